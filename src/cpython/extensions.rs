@@ -19,18 +19,14 @@ pub struct Watcher {
     pub loaded: fn(&[u8], &Object<'_>),
 }
 
-/// Who is called when an extension is loaded, and what was there before.
-struct ExtensionWatch {
-    watcher: OnceLock<Watcher>,
-    dynamic: Original,
-    builtin: Original,
+pyhost_os::state! {
+    /// Who is called when an extension is loaded, and what was there before.
+    static STATE: ExtensionWatch {
+        watcher: OnceLock<Watcher> = OnceLock::new(),
+        dynamic: Original = Original::new(),
+        builtin: Original = Original::new(),
+    }
 }
-
-static STATE: ExtensionWatch = ExtensionWatch {
-    watcher: OnceLock::new(),
-    dynamic: Original::new(),
-    builtin: Original::new(),
-};
 
 fn exec_dynamic<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
     exec(&STATE.dynamic, imp, module)

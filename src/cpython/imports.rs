@@ -17,17 +17,14 @@ pub struct Watcher {
     pub end: fn(Gil<'_>),
 }
 
-/// Who is called at an import, and what was there before.
-struct ImportWatch {
-    watcher: OnceLock<Watcher>,
-    /// CPython's own function.
-    original: OnceLock<Kept>,
+pyhost_os::state! {
+    /// Who is called at an import, and what was there before.
+    static STATE: ImportWatch {
+        watcher: OnceLock<Watcher> = OnceLock::new(),
+        /// CPython's own function.
+        original: OnceLock<Kept> = OnceLock::new(),
+    }
 }
-
-static STATE: ImportWatch = ImportWatch {
-    watcher: OnceLock::new(),
-    original: OnceLock::new(),
-};
 
 fn find_and_load<'a>(this: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let gil = this.gil();

@@ -39,16 +39,13 @@ struct Room {
     text: [u8; PATH + 1 + 2 * BUILD_ID],
 }
 
-/// Where the interpreter lies, and room for a walk.
-struct NativeCalls {
-    known: OnceLock<Known>,
-    room: Exclusive<Option<Room>>,
+pyhost_os::state! {
+    /// Where the interpreter lies, and room for a walk.
+    static STATE: NativeCalls {
+        known: OnceLock<Known> = OnceLock::new(),
+        room: Exclusive<Option<Room>> = Exclusive::new(None),
+    }
 }
-
-static STATE: NativeCalls = NativeCalls {
-    known: OnceLock::new(),
-    room: Exclusive::new(None),
-};
 
 /// Prepares the walks. Before Python starts; `main_frame` is an address in the stack of the function that runs Python, whose
 /// callers are in no stack. A second call does nothing.

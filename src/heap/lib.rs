@@ -66,19 +66,15 @@ pub use threads::thread_pointers;
 const NUMPY: usize = Account::Numpy as usize;
 const NATIVE: usize = Account::Native as usize;
 
-/// What was done before the first allocation, and whether blocks of the main heap are booked to `native` (`--malloc count`).
-struct HeapStart {
-    /// Not zero, so it does not lie in the memory that is to stay untouched until it refuses huge pages.
-    is_fresh: AtomicBool,
-    has_options: AtomicBool,
-    counts_native: AtomicBool,
+pyhost_os::state! {
+    /// What was done before the first allocation, and whether blocks of the main heap are booked to `native` (`--malloc count`).
+    static START: HeapStart {
+        /// Not zero, so it does not lie in the memory that is to stay untouched until it refuses huge pages.
+        is_fresh: AtomicBool = AtomicBool::new(true),
+        has_options: AtomicBool = AtomicBool::new(false),
+        counts_native: AtomicBool = AtomicBool::new(true),
+    }
 }
-
-static START: HeapStart = HeapStart {
-    is_fresh: AtomicBool::new(true),
-    has_options: AtomicBool::new(false),
-    counts_native: AtomicBool::new(true),
-};
 
 /// The functions that the ledger calls, for callers that end one of its segments.
 pub static GILS: Gils = Gils {

@@ -11,13 +11,4 @@ pub enum Allocator {
     System,
 }
 
-impl Allocator {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Allocator::Mimalloc => "mimalloc",
-            Allocator::Pymalloc => "pymalloc",
-            Allocator::System => "system",
-        }
-    }
-}
+pyhost_os::named!(Allocator: "mimalloc" Mimalloc, "pymalloc" Pymalloc, "system" System);

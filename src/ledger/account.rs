@@ -31,6 +31,8 @@ pub const ACCOUNTS: usize = 8;
 /// The accounts that a report shows, in its order: all but the internal one.
 pub const REPORTED: &[Account] = Account::ALL.split_at(ACCOUNTS - 1).0;
 
+pyhost_os::named!(Account: "raw" Raw, "mem" Mem, "obj" Obj, "arena" Arena, "numpy" Numpy, "native" Native, "mapped" Mapped, "pooled" Pooled);
+
 impl Account {
     /// Every account, by index.
     pub const ALL: [Account; ACCOUNTS] = [
@@ -43,20 +45,6 @@ impl Account {
         Account::Mapped,
         Account::Pooled,
     ];
-
-    /// The name in reports and options.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Account::Raw => "raw",
-            Account::Mem => "mem",
-            Account::Obj => "obj",
-            Account::Arena => "arena",
-            Account::Numpy => "numpy",
-            Account::Native => "native",
-            Account::Mapped => "mapped",
-            Account::Pooled => "pooled",
-        }
-    }
 
     /// How far, in bytes, a thread's share may move before the shared counters change.
     ///

@@ -24,15 +24,7 @@ pub enum Source {
     Usage,
 }
 
-impl Source {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::HighWaterMark => "VmHWM",
-            Source::Usage => "ru_maxrss",
-        }
-    }
-}
+pyhost_os::named!(Source: "VmHWM" HighWaterMark, "ru_maxrss" Usage);
 
 /// Memory of the process as the kernel sees it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

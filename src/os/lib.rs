@@ -15,6 +15,7 @@ pub mod errno;
 pub mod file;
 pub mod mapping;
 pub mod mmap_vec;
+pub mod named;
 pub mod path_template;
 pub mod process;
 pub mod reserve;
@@ -25,3 +26,19 @@ pub mod socket;
 pub mod strings;
 pub mod system_call;
 pub mod terminal_text;
+
+/// The state of a module: a struct, and the one static value of it, each field with what it begins with.
+#[macro_export]
+macro_rules! state {
+    (
+        $(#[$doc:meta])* $vis:vis static $name:ident: $type:ident {
+            $($(#[$field_doc:meta])* $field_vis:vis $field:ident: $kind:ty = $value:expr,)*
+        }
+    ) => {
+        $(#[$doc])*
+        $vis struct $type { $($(#[$field_doc])* $field_vis $field: $kind,)* }
+
+        $(#[$doc])*
+        $vis static $name: $type = $type { $($field: $value,)* };
+    };
+}

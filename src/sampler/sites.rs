@@ -75,6 +75,8 @@ pub enum View {
     Grown,
 }
 
+pyhost_os::named!(View: "at_peak" AtPeak, "at_account_peak" AtAccountPeak, "live" Live, "allocated" Allocated, "grown" Grown);
+
 impl View {
     /// All, in a report's order.
     pub const ALL: [View; 5] = [
@@ -84,17 +86,6 @@ impl View {
         View::Allocated,
         View::Grown,
     ];
-
-    /// Its name in a report.
-    pub const fn name(self) -> &'static str {
-        match self {
-            View::AtPeak => "at_peak",
-            View::AtAccountPeak => "at_account_peak",
-            View::Live => "live",
-            View::Allocated => "allocated",
-            View::Grown => "grown",
-        }
-    }
 }
 
 /// A kind of moment that live sums are kept of.

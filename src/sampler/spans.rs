@@ -33,18 +33,11 @@ pub enum SpanView {
     Allocated,
 }
 
+pyhost_os::named!(SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" Allocated);
+
 impl SpanView {
     /// All, in the order in which they are reported.
     pub const ALL: [SpanView; 3] = [SpanView::AtPeak, SpanView::Grown, SpanView::Allocated];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SpanView::AtPeak => "at_peak",
-            SpanView::Grown => "grown",
-            SpanView::Allocated => "allocated",
-        }
-    }
 }
 
 /// A site that has changed in a span.

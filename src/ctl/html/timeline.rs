@@ -69,16 +69,7 @@ pub enum Kind {
     End,
 }
 
-impl Kind {
-    /// The name of the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Mark => "mark",
-            Kind::Refusal => "refused",
-            Kind::End => "end",
-        }
-    }
-}
+pyhost_os::named!(Kind: "mark" Mark, "refused" Refusal, "end" End);
 
 /// The first line.
 #[derive(Deserialize)]

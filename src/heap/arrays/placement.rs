@@ -21,16 +21,7 @@ pub enum HugePages {
     Never,
 }
 
-impl HugePages {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            HugePages::Auto => "auto",
-            HugePages::Always => "always",
-            HugePages::Never => "never",
-        }
-    }
-}
+pyhost_os::named!(HugePages: "auto" Auto, "always" Always, "never" Never);
 
 /// From this size on NumPy asks for huge pages (`indicate_hugepages` of its `alloc.c`).
 const NUMPY_HUGE_PAGES: usize = 1 << 22;
@@ -38,20 +29,16 @@ const NUMPY_HUGE_PAGES: usize = 1 << 22;
 /// A size that no memory reaches: no advice.
 const NO_ADVICE: usize = usize::MAX;
 
-/// Where array data is placed.
-struct ArrayPlacement {
-    /// Whether huge pages are wanted or refused, and the least bytes of memory that get this advice.
-    are_wanted: AtomicBool,
-    advised_from: AtomicUsize,
-    /// The preferred node; `u32::MAX` for none.
-    node: AtomicU32,
+pyhost_os::state! {
+    /// Where array data is placed.
+    static STATE: ArrayPlacement {
+        /// Whether huge pages are wanted or refused, and the least bytes of memory that get this advice.
+        are_wanted: AtomicBool = AtomicBool::new(true),
+        advised_from: AtomicUsize = AtomicUsize::new(NO_ADVICE),
+        /// The preferred node; `u32::MAX` for none.
+        node: AtomicU32 = AtomicU32::new(u32::MAX),
+    }
 }
-
-static STATE: ArrayPlacement = ArrayPlacement {
-    are_wanted: AtomicBool::new(true),
-    advised_from: AtomicUsize::new(NO_ADVICE),
-    node: AtomicU32::new(u32::MAX),
-};
 
 /// Chooses the advice. `numpys_own` tells whether NumPy itself would ask (`auto` follows it).
 pub fn set_huge_pages(choice: HugePages, numpys_own: bool) {

@@ -62,45 +62,31 @@ const LEAST_RANGE: u64 = 128 << 20;
 /// Bytes that must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
 const THREAD_ROOM: u64 = 2 * SLICE as u64;
 
-/// The region: its addresses, its size, and what is committed.
-struct BoundedHeap {
-    /// First address of the range; 0 without a region.
-    base: AtomicUsize,
-    /// Bytes of the range.
-    range: AtomicUsize,
-    /// The region's size: what may be committed.
-    size: AtomicU64,
-    commits: Mutex<Option<Commits>>,
-    /// Taken after [`BoundedHeap::commits`], and only with it.
-    promises: Mutex<Promises>,
-    /// The region was full, and has not had room since.
-    was_full: AtomicBool,
-    /// Copies of the sum for reports, which may not wait for the lock.
-    committed: AtomicU64,
-    peak: AtomicU64,
-    refused: AtomicU64,
-    before_main: AtomicU64,
-    locked: AtomicBool,
-    huge_pages: AtomicBool,
-    /// Python has started. Before, a request that fails ends the process.
-    has_python: AtomicBool,
+pyhost_os::state! {
+    /// The region: its addresses, its size, and what is committed.
+    static STATE: BoundedHeap {
+        /// First address of the range; 0 without a region.
+        base: AtomicUsize = AtomicUsize::new(0),
+        /// Bytes of the range.
+        range: AtomicUsize = AtomicUsize::new(0),
+        /// The region's size: what may be committed.
+        size: AtomicU64 = AtomicU64::new(0),
+        commits: Mutex<Option<Commits>> = Mutex::new(None),
+        /// Taken after [`BoundedHeap::commits`], and only with it.
+        promises: Mutex<Promises> = Mutex::new(Promises::none()),
+        /// The region was full, and has not had room since.
+        was_full: AtomicBool = AtomicBool::new(false),
+        /// Copies of the sum for reports, which may not wait for the lock.
+        committed: AtomicU64 = AtomicU64::new(0),
+        peak: AtomicU64 = AtomicU64::new(0),
+        refused: AtomicU64 = AtomicU64::new(0),
+        before_main: AtomicU64 = AtomicU64::new(0),
+        locked: AtomicBool = AtomicBool::new(false),
+        huge_pages: AtomicBool = AtomicBool::new(false),
+        /// Python has started. Before, a request that fails ends the process.
+        has_python: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: BoundedHeap = BoundedHeap {
-    base: AtomicUsize::new(0),
-    range: AtomicUsize::new(0),
-    size: AtomicU64::new(0),
-    commits: Mutex::new(None),
-    promises: Mutex::new(Promises::none()),
-    was_full: AtomicBool::new(false),
-    committed: AtomicU64::new(0),
-    peak: AtomicU64::new(0),
-    refused: AtomicU64::new(0),
-    before_main: AtomicU64::new(0),
-    locked: AtomicBool::new(false),
-    huge_pages: AtomicBool::new(false),
-    has_python: AtomicBool::new(false),
-};
 
 /// The figures of the region in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

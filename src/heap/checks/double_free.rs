@@ -118,27 +118,22 @@ const ACCOUNT_BITS: usize = 7;
 // A page begins on a multiple of 8. A ninth account needs another place than these bits.
 const _: () = assert!(ACCOUNTS <= ACCOUNT_BITS + 1);
 
-/// The marks of freed blocks.
-struct DoubleFree {
-    emptied: [Emptied; KEPT],
-    next: AtomicUsize,
-    /// Between these slices all of them lie, those that are no longer kept as well.
-    lowest: AtomicUsize,
-    highest: AtomicUsize,
+pyhost_os::state! {
+    /// The marks of freed blocks.
+    static STATE: DoubleFree {
+        emptied: [Emptied; KEPT] = [const {
+            Emptied {
+                start: AtomicUsize::new(0),
+                length: AtomicUsize::new(0),
+                block: AtomicUsize::new(0),
+            }
+        }; KEPT],
+        next: AtomicUsize = AtomicUsize::new(0),
+        /// Between these slices all of them lie, those that are no longer kept as well.
+        lowest: AtomicUsize = AtomicUsize::new(usize::MAX),
+        highest: AtomicUsize = AtomicUsize::new(0),
+    }
 }
-
-static STATE: DoubleFree = DoubleFree {
-    emptied: [const {
-        Emptied {
-            start: AtomicUsize::new(0),
-            length: AtomicUsize::new(0),
-            block: AtomicUsize::new(0),
-        }
-    }; KEPT],
-    next: AtomicUsize::new(0),
-    lowest: AtomicUsize::new(usize::MAX),
-    highest: AtomicUsize::new(0),
-};
 
 impl Emptied {
     fn start(&self) -> usize {

@@ -21,20 +21,17 @@ fn counts(account: Account) -> bool {
     account != Account::Native || counts_native()
 }
 
-/// What the slow paths ask before they book.
-struct Booking {
-    /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
-    /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, while libc's
-    /// malloc fails.
-    largest: AtomicUsize,
-    /// Whether the layer above has anything to look at.
-    attention: AtomicBool,
+pyhost_os::state! {
+    /// What the slow paths ask before they book.
+    static STATE: Booking {
+        /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
+        /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, while libc's
+        /// malloc fails.
+        largest: AtomicUsize = AtomicUsize::new(usize::MAX),
+        /// Whether the layer above has anything to look at.
+        attention: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: Booking = Booking {
-    largest: AtomicUsize::new(usize::MAX),
-    attention: AtomicBool::new(false),
-};
 
 /// Sets the largest request that is tried. Before threads exist.
 pub fn set_largest(bytes: usize) {

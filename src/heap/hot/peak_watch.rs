@@ -13,22 +13,17 @@ pub const NEVER: i64 = i64::MAX;
 /// Live bytes are near their highest if less than this part is missing, as one in so many.
 pub const PART: i64 = 128;
 
-/// The thresholds.
-pub struct PeakThresholds {
-    /// The ledger's bound at the last look.
-    pub high: AtomicI64,
-    /// The bound at which the next quick sample is due.
-    pub next_sample: AtomicI64,
-    /// The bound at which the next balance sheet is due.
-    pub next_sheet: AtomicI64,
+pyhost_os::state! {
+    /// The thresholds.
+    pub static PEAK_THRESHOLDS: PeakThresholds {
+        /// The ledger's bound at the last look.
+        pub high: AtomicI64 = AtomicI64::new(NEVER),
+        /// The bound at which the next quick sample is due.
+        pub next_sample: AtomicI64 = AtomicI64::new(NEVER),
+        /// The bound at which the next balance sheet is due.
+        pub next_sheet: AtomicI64 = AtomicI64::new(NEVER),
+    }
 }
-
-/// See [`PeakThresholds`].
-pub static PEAK_THRESHOLDS: PeakThresholds = PeakThresholds {
-    high: AtomicI64::new(NEVER),
-    next_sample: AtomicI64::new(NEVER),
-    next_sheet: AtomicI64::new(NEVER),
-};
 
 /// Reports that a big block is about to be freed. Outside the gate.
 #[inline]

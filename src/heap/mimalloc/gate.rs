@@ -25,18 +25,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
 use std::thread::yield_now;
 
-/// Who has closed the gate, and what entering costs.
-struct Gate {
-    /// Thread pointer of the thread that closed the gate; 0 while it is open.
-    closed_by: AtomicUsize,
-    /// Whether `membarrier` is registered, so that entering needs no fence.
-    membarrier: AtomicBool,
+pyhost_os::state! {
+    /// Who has closed the gate, and what entering costs.
+    static STATE: Gate {
+        /// Thread pointer of the thread that closed the gate; 0 while it is open.
+        closed_by: AtomicUsize = AtomicUsize::new(0),
+        /// Whether `membarrier` is registered, so that entering needs no fence.
+        membarrier: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: Gate = Gate {
-    closed_by: AtomicUsize::new(0),
-    membarrier: AtomicBool::new(false),
-};
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration, from `linux/membarrier.h`.
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;

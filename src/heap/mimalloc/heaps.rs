@@ -9,32 +9,24 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 /// A heap for each account.
 type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 
-/// The heaps. Those of before are of before the mark (see [`crate::checks::leak_mark`]).
-pub struct Heaps {
-    /// The accounts' own; null is the main heap, and until [`crate::start`] every account's.
-    pub own: EachAccount,
-    /// Null before the mark, and for the main heap.
-    pub before: EachAccount,
-    /// For sampled blocks (see [`crate::sampling`]); null without samples. A block of one takes the
-    /// slow path when it is freed, so that the others need not be asked whether they are samples.
-    pub sampled: EachAccount,
-    /// See `sampled`.
-    pub sampled_before: EachAccount,
-    /// For checked blocks (see [`crate::checks::checked_blocks`]); null without them.
-    pub checked: EachAccount,
-    /// See `checked`.
-    pub checked_before: EachAccount,
+pyhost_os::state! {
+    /// The heaps. Those of before are of before the mark (see [`crate::checks::leak_mark`]).
+    pub static HEAPS: Heaps {
+        /// The accounts' own; null is the main heap, and until [`crate::start`] every account's.
+        pub own: EachAccount = none(),
+        /// Null before the mark, and for the main heap.
+        pub before: EachAccount = none(),
+        /// For sampled blocks (see [`crate::sampling`]); null without samples. A block of one takes the
+        /// slow path when it is freed, so that the others need not be asked whether they are samples.
+        pub sampled: EachAccount = none(),
+        /// See `sampled`.
+        pub sampled_before: EachAccount = none(),
+        /// For checked blocks (see [`crate::checks::checked_blocks`]); null without them.
+        pub checked: EachAccount = none(),
+        /// See `checked`.
+        pub checked_before: EachAccount = none(),
+    }
 }
-
-/// See [`Heaps`].
-pub static HEAPS: Heaps = Heaps {
-    own: none(),
-    before: none(),
-    sampled: none(),
-    sampled_before: none(),
-    checked: none(),
-    checked_before: none(),
-};
 
 const fn none() -> EachAccount {
     [const { AtomicPtr::new(null_mut()) }; ACCOUNTS]

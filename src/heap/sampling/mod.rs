@@ -53,39 +53,28 @@ struct Recorder {
     names: Names,
 }
 
-/// Whether samples are taken, and those that are kept.
-struct SampleState {
-    on: AtomicBool,
-    /// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
-    /// another interval.
-    generation: AtomicU32,
-    /// Forks so far, those of the parents included.
-    forks: AtomicU64,
-    /// The samples were forgotten, and none have begun since.
-    are_forgotten: AtomicBool,
-    /// The script has ended.
-    is_over: AtomicBool,
-    interval: AtomicU64,
-    recorder: Owned<Option<Recorder>>,
-    renew: OnceLock<Renew>,
-    /// The last request that was acted on, or that there was at the start.
-    answered: AtomicU64,
-    /// A signal that came to a thread that holds the samples, and is raised again when it no longer holds them; 0 without such a signal.
-    deferred: AtomicI32,
+pyhost_os::state! {
+    /// Whether samples are taken, and those that are kept.
+    static STATE: SampleState {
+        on: AtomicBool = AtomicBool::new(false),
+        /// The number of the present samples, from 1 on. A thread whose number is another draws anew: its distance may be of
+        /// another interval.
+        generation: AtomicU32 = AtomicU32::new(0),
+        /// Forks so far, those of the parents included.
+        forks: AtomicU64 = AtomicU64::new(0),
+        /// The samples were forgotten, and none have begun since.
+        are_forgotten: AtomicBool = AtomicBool::new(false),
+        /// The script has ended.
+        is_over: AtomicBool = AtomicBool::new(false),
+        interval: AtomicU64 = AtomicU64::new(0),
+        recorder: Owned<Option<Recorder>> = Owned::new(None),
+        renew: OnceLock<Renew> = OnceLock::new(),
+        /// The last request that was acted on, or that there was at the start.
+        answered: AtomicU64 = AtomicU64::new(0),
+        /// A signal that came to a thread that holds the samples, and is raised again when it no longer holds them; 0 without such a signal.
+        deferred: AtomicI32 = AtomicI32::new(0),
+    }
 }
-
-static STATE: SampleState = SampleState {
-    on: AtomicBool::new(false),
-    generation: AtomicU32::new(0),
-    forks: AtomicU64::new(0),
-    are_forgotten: AtomicBool::new(false),
-    is_over: AtomicBool::new(false),
-    interval: AtomicU64::new(0),
-    recorder: Owned::new(None),
-    renew: OnceLock::new(),
-    answered: AtomicU64::new(0),
-    deferred: AtomicI32::new(0),
-};
 
 /// The start of the draws.
 #[derive(Clone, Copy, Debug)]

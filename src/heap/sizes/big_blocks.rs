@@ -82,25 +82,21 @@ struct Entry {
 
 const BEING_WRITTEN: usize = 1;
 
-/// The big blocks.
-struct BigBlockTable {
-    table: [Entry; ENTRIES],
-    /// One past the highest entry that was ever taken.
-    used: AtomicUsize,
-    /// Blocks for which there was no room.
-    left_out: AtomicU64,
+pyhost_os::state! {
+    /// The big blocks.
+    static STATE: BigBlockTable {
+        table: [Entry; ENTRIES] = [const {
+            Entry {
+                key: AtomicUsize::new(0),
+                words: [const { AtomicU64::new(0) }; WORDS],
+            }
+        }; ENTRIES],
+        /// One past the highest entry that was ever taken.
+        used: AtomicUsize = AtomicUsize::new(0),
+        /// Blocks for which there was no room.
+        left_out: AtomicU64 = AtomicU64::new(0),
+    }
 }
-
-static STATE: BigBlockTable = BigBlockTable {
-    table: [const {
-        Entry {
-            key: AtomicUsize::new(0),
-            words: [const { AtomicU64::new(0) }; WORDS],
-        }
-    }; ENTRIES],
-    used: AtomicUsize::new(0),
-    left_out: AtomicU64::new(0),
-};
 
 /// Seconds of the monotonic clock, read cheaply.
 pub fn now() -> f64 {

@@ -22,19 +22,16 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Whether addresses are limited.
-struct AddressLimit {
-    /// Whether there is a limit, or was.
-    is_on: AtomicBool,
-    /// Bytes of a run of slices that is unmapped. A shorter one stays mapped: each may split a mapping, and a process has 65,530
-    /// of them (`vm.max_map_count`).
-    least_run: AtomicUsize,
+pyhost_os::state! {
+    /// Whether addresses are limited.
+    static STATE: AddressLimit {
+        /// Whether there is a limit, or was.
+        is_on: AtomicBool = AtomicBool::new(false),
+        /// Bytes of a run of slices that is unmapped. A shorter one stays mapped: each may split a mapping, and a process has 65,530
+        /// of them (`vm.max_map_count`).
+        least_run: AtomicUsize = AtomicUsize::new(0),
+    }
 }
-
-static STATE: AddressLimit = AddressLimit {
-    is_on: AtomicBool::new(false),
-    least_run: AtomicUsize::new(0),
-};
 /// So many runs of the least length are as long as the limit.
 const MOST_RUNS: u64 = 16_384;
 /// A limit from which on the heaps follow it only when the system refuses a map: what is mapped by slices takes many mappings.

@@ -15,28 +15,19 @@ use pyhost_os::mapping::{Mapping, advise_huge_pages};
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
-/// A trade of memory against time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A trade of memory against time: the choice that keeps least first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retention {
+    /// Gives memory back at once.
+    Small,
     /// Gives back what is more than a share of the rest, and what is left a second after it was freed.
     #[default]
     Balanced,
     /// Keeps what was freed for ten seconds, and asks for huge pages.
     Speed,
-    /// Gives memory back at once.
-    Small,
 }
 
-impl Retention {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Retention::Balanced => "balanced",
-            Retention::Speed => "speed",
-            Retention::Small => "small",
-        }
-    }
-}
+pyhost_os::named!(Retention: "balanced" Balanced, "speed" Speed, "small" Small);
 
 /// KiB of address space that mimalloc reserves at a time, to begin with; more as a program grows.
 ///
@@ -85,41 +76,30 @@ const LEAST_KEPT: usize = 4 << 20;
 /// The most that may stay free because the program takes it again time after time.
 const MOST_KEPT: usize = 128 << 20;
 
-/// What was freed and waits, and what became of what was given back.
-struct FreedMemory {
-    /// Bytes of pages that became empty since the last look; far below zero if none is made.
-    debt: AtomicIsize,
-    /// Whether a page has become empty since a wait gave all back.
-    has_empty: AtomicBool,
-    /// Bytes that may stay free, by what the program did with what was given back.
-    kept: AtomicUsize,
-    /// What was given back since the last judgement, see [`judge`]; 0 if nothing.
-    given: AtomicUsize,
-    /// When memory was given back last, by [`now`].
-    given_at: AtomicI64,
-    /// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
-    used: AtomicUsize,
-    emptied: AtomicUsize,
-    /// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
-    highest: AtomicUsize,
-    /// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
-    taken: AtomicUsize,
-    /// When to look next, by [`now`].
-    next_look: AtomicI64,
+pyhost_os::state! {
+    /// What was freed and waits, and what became of what was given back.
+    static STATE: FreedMemory {
+        /// Bytes of pages that became empty since the last look; far below zero if none is made.
+        debt: AtomicIsize = AtomicIsize::new(NEVER),
+        /// Whether a page has become empty since a wait gave all back.
+        has_empty: AtomicBool = AtomicBool::new(false),
+        /// Bytes that may stay free, by what the program did with what was given back.
+        kept: AtomicUsize = AtomicUsize::new(LEAST_KEPT),
+        /// What was given back since the last judgement, see [`judge`]; 0 if nothing.
+        given: AtomicUsize = AtomicUsize::new(0),
+        /// When memory was given back last, by [`now`].
+        given_at: AtomicI64 = AtomicI64::new(0),
+        /// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
+        used: AtomicUsize = AtomicUsize::new(0),
+        emptied: AtomicUsize = AtomicUsize::new(0),
+        /// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
+        highest: AtomicUsize = AtomicUsize::new(0),
+        /// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
+        taken: AtomicUsize = AtomicUsize::new(0),
+        /// When to look next, by [`now`].
+        next_look: AtomicI64 = AtomicI64::new(0),
+    }
 }
-
-static STATE: FreedMemory = FreedMemory {
-    debt: AtomicIsize::new(NEVER),
-    has_empty: AtomicBool::new(false),
-    kept: AtomicUsize::new(LEAST_KEPT),
-    given: AtomicUsize::new(0),
-    given_at: AtomicI64::new(0),
-    used: AtomicUsize::new(0),
-    emptied: AtomicUsize::new(0),
-    highest: AtomicUsize::new(0),
-    taken: AtomicUsize::new(0),
-    next_look: AtomicI64::new(0),
-};
 const NEVER: isize = isize::MIN / 2;
 
 /// A page of so many bytes has become empty; none if 0. Now and then gives back what is free, if it is more than a share

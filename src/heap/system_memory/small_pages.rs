@@ -19,18 +19,15 @@ const LEAST_MAPPING: usize = 1 << 20;
 /// Bytes of a block that asks for huge pages.
 const LEAST_BLOCK: usize = 4 << 20;
 
-/// The refusal of huge pages. Not zero, so it does not lie in the memory that is to stay untouched.
-struct SmallPages {
-    /// Whether mappings refuse huge pages.
-    are_refused: AtomicBool,
-    /// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
-    asked_from: AtomicUsize,
+pyhost_os::state! {
+    /// The refusal of huge pages. Not zero, so it does not lie in the memory that is to stay untouched.
+    static STATE: SmallPages {
+        /// Whether mappings refuse huge pages.
+        are_refused: AtomicBool = AtomicBool::new(true),
+        /// The least bytes of a block that asks for huge pages; no block has more than this to begin with.
+        asked_from: AtomicUsize = AtomicUsize::new(usize::MAX),
+    }
 }
-
-static STATE: SmallPages = SmallPages {
-    are_refused: AtomicBool::new(true),
-    asked_from: AtomicUsize::new(usize::MAX),
-};
 
 // SAFETY: the linker defines both; only their addresses are used.
 unsafe extern "C" {

@@ -16,21 +16,17 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// The region, and when to look for what it can give back.
-struct ArrayDataRegion {
-    bfc: Mutex<Option<Bfc>>,
-    /// A line says that it has no room.
-    is_reported: AtomicBool,
-    /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
-    /// region.
-    next_look: AtomicI64,
+pyhost_os::state! {
+    /// The region, and when to look for what it can give back.
+    static REGION: ArrayDataRegion {
+        bfc: Mutex<Option<Bfc>> = Mutex::new(None),
+        /// A line says that it has no room.
+        is_reported: AtomicBool = AtomicBool::new(false),
+        /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
+        /// region.
+        next_look: AtomicI64 = AtomicI64::new(i64::MAX),
+    }
 }
-
-static REGION: ArrayDataRegion = ArrayDataRegion {
-    bfc: Mutex::new(None),
-    is_reported: AtomicBool::new(false),
-    next_look: AtomicI64::new(i64::MAX),
-};
 
 /// Runs `work` on the region, inside the gate; None before [`reserve`]. `work` must not allocate.
 fn locked<T>(work: impl FnOnce(&mut Bfc) -> T) -> Option<T> {

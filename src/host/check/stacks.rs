@@ -29,18 +29,15 @@ const PATIENCE: u64 = 30_000_000_000;
 /// Bytes that a file in memory may need: a process that may not write them has its text as it is.
 pub const ROOM: u64 = 16 << 20;
 
-/// Who names native calls, and since when libraries count.
-struct NativeStacks {
-    /// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
-    started: AtomicU64,
-    /// The program that names the calls; `None` if there is none.
-    program: OnceLock<Option<CString>>,
+pyhost_os::state! {
+    /// Who names native calls, and since when libraries count.
+    static STATE: NativeStacks {
+        /// The moment of [`start`], which a forked child keeps: its libraries were loaded since.
+        started: AtomicU64 = AtomicU64::new(0),
+        /// The program that names the calls; `None` if there is none.
+        program: OnceLock<Option<CString>> = OnceLock::new(),
+    }
 }
-
-static STATE: NativeStacks = NativeStacks {
-    started: AtomicU64::new(0),
-    program: OnceLock::new(),
-};
 
 /// Makes the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.

@@ -37,17 +37,14 @@ const FIRST: u64 = 53_000_000;
 const SET: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
 
-/// What tells a wait of the interpreter's from others.
-struct IdleReturn {
-    /// Where the executable or the library with the interpreter's code lies; 0 before it is known.
-    interpreter: [AtomicUsize; 2],
-    signal_is_due: OnceLock<fn() -> bool>,
+pyhost_os::state! {
+    /// What tells a wait of the interpreter's from others.
+    static STATE: IdleReturn {
+        /// Where the executable or the library with the interpreter's code lies; 0 before it is known.
+        interpreter: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)],
+        signal_is_due: OnceLock<fn() -> bool> = OnceLock::new(),
+    }
 }
-
-static STATE: IdleReturn = IdleReturn {
-    interpreter: [AtomicUsize::new(0), AtomicUsize::new(0)],
-    signal_is_due: OnceLock::new(),
-};
 
 /// A mask of signals to wait with; `None` for the thread's own.
 type Mask<'a> = Option<&'a SignalSet>;

@@ -34,17 +34,14 @@ struct Preload {
     program: (u64, u64),
 }
 
-/// What children of a preloaded host load, and run in place of Python.
-struct PreloadedLibrary {
-    preload: OnceLock<Preload>,
-    /// The python of the environment that this host runs in, and the host.
-    stands_in: OnceLock<(CString, CString)>,
+pyhost_os::state! {
+    /// What children of a preloaded host load, and run in place of Python.
+    static STATE: PreloadedLibrary {
+        preload: OnceLock<Preload> = OnceLock::new(),
+        /// The python of the environment that this host runs in, and the host.
+        stands_in: OnceLock<(CString, CString)> = OnceLock::new(),
+    }
 }
-
-static STATE: PreloadedLibrary = PreloadedLibrary {
-    preload: OnceLock::new(),
-    stands_in: OnceLock::new(),
-};
 
 /// Makes children that run `program`, a device and an inode, load `library`. Once, at the start.
 pub fn start(library: &'static CStr, program: (u64, u64)) {

@@ -61,34 +61,24 @@ pub struct BalanceSheet {
     pub balance: Balance,
 }
 
-/// The highest moment so far, as it was seen, and when to look again.
-struct PeakWatch {
-    sample: Latest<QuickSample>,
-    sheet: Latest<BalanceSheet>,
-    /// When a quick sample at the same height may be taken again, and when a sheet may; nanoseconds.
-    sample_again: AtomicU64,
-    sheet_again: AtomicU64,
-    /// The last sheet: resident bytes, and the ledger's bound.
-    sheet_resident: AtomicU64,
-    sheet_bound: AtomicI64,
-    /// Nanoseconds that sheets took so far.
-    spent: AtomicU64,
-    /// A look at a safe point is asked for.
-    posted: AtomicBool,
-    has_begun: AtomicBool,
+pyhost_os::state! {
+    /// The highest moment so far, as it was seen, and when to look again.
+    static STATE: PeakWatch {
+        sample: Latest<QuickSample> = Latest::new(),
+        sheet: Latest<BalanceSheet> = Latest::new(),
+        /// When a quick sample at the same height may be taken again, and when a sheet may; nanoseconds.
+        sample_again: AtomicU64 = AtomicU64::new(0),
+        sheet_again: AtomicU64 = AtomicU64::new(0),
+        /// The last sheet: resident bytes, and the ledger's bound.
+        sheet_resident: AtomicU64 = AtomicU64::new(0),
+        sheet_bound: AtomicI64 = AtomicI64::new(0),
+        /// Nanoseconds that sheets took so far.
+        spent: AtomicU64 = AtomicU64::new(0),
+        /// A look at a safe point is asked for.
+        posted: AtomicBool = AtomicBool::new(false),
+        has_begun: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: PeakWatch = PeakWatch {
-    sample: Latest::new(),
-    sheet: Latest::new(),
-    sample_again: AtomicU64::new(0),
-    sheet_again: AtomicU64::new(0),
-    sheet_resident: AtomicU64::new(0),
-    sheet_bound: AtomicI64::new(0),
-    spent: AtomicU64::new(0),
-    posted: AtomicBool::new(false),
-    has_begun: AtomicBool::new(false),
-};
 
 /// Growth after which the next quick sample is due, at least and as a part of what is live.
 const LEAST_GROWTH: i64 = 256 << 10;

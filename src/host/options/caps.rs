@@ -7,9 +7,6 @@ use crate::ledger::Scope;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 
 /// Reads the options; where they are silent, the build's values.
-///
-/// # Errors
-/// A cap of the total above the one that was baked in.
 pub fn settings(values: &Values) -> Result<CapSettings, Error> {
     let rules = |rules: &Option<Vec<Rule>>| Rules(rules.clone().unwrap_or_default());
     let (mut hard, soft) = (rules(&values.cap), rules(&values.soft_cap));
@@ -17,7 +14,7 @@ pub fn settings(values: &Values) -> Result<CapSettings, Error> {
     if let Some(most) = most {
         match hard.of(Scope::Total).map(|rule| rule.size) {
             Some(CapSize::Bytes(bytes)) => {
-                baked::lower(values.name("--cap"), Some(bytes), Some(most))?;
+                baked::lower_bytes(values.name("--cap"), Some(bytes), Some(most))?;
             }
             Some(CapSize::Share(_) | CapSize::Auto) => {}
             None => hard.0.push(Rule {
@@ -40,9 +37,6 @@ pub fn settings(values: &Values) -> Result<CapSettings, Error> {
 }
 
 /// Refuses caps of a malloc that is not counted.
-///
-/// # Errors
-/// Such a cap.
 pub fn check(options: &Options) -> Result<(), Error> {
     let CapSettings { hard, soft, .. } = &options.caps;
     for (option, rules) in [("--cap", hard), ("--soft-cap", soft)] {

@@ -12,9 +12,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Reads the options.
-///
-/// # Errors
-/// Refuses a key that needs a rule, and too many rules.
 pub fn settings(
     values: &mut Values,
     is_inherited: bool,
@@ -41,9 +38,6 @@ pub fn settings(
 }
 
 /// Refuses rules about a malloc that is not the host's, or that is not counted.
-///
-/// # Errors
-/// Such a rule.
 pub fn check(options: &Options) -> Result<(), Error> {
     let is_named = |account| options.faults.rules.iter().any(|rule| rule.names(account));
     match (

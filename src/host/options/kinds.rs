@@ -1,13 +1,10 @@
 //! The kinds of values that options have: how each is read, and how it is written for children.
 
-use crate::allocator::Allocator;
 use crate::bytes::Expected;
 use crate::check::leaks::Scope;
-use crate::heap::placement::HugePages;
-use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
-use crate::python::numpy::ArrayAllocator;
+pub use pyhost_os::named::Named;
 use pyhost_os::semicolon_list;
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
@@ -43,9 +40,6 @@ pub trait Kind {
     }
 
     /// Reads a value into the place of one or, for lists, adds it to those before.
-    ///
-    /// # Errors
-    /// As [`Kind::read`].
     fn add(value: &mut Option<Self::Value>, text: &OsStr) -> Result<(), String> {
         *value = Some(Self::read(text)?);
         Ok(())
@@ -106,31 +100,21 @@ impl Kind for Flag {
 /// One of several names.
 pub struct Choice<T>(PhantomData<T>);
 
-/// A type whose values have names.
-pub trait Named: Copy + 'static {
-    /// The values, each with its name.
-    const ALL: &'static [(&'static str, Self)];
-}
-
 impl<T: Named + PartialEq> Kind for Choice<T> {
     type Value = T;
 
     fn read(text: &OsStr) -> Result<T, String> {
-        let found = T::ALL.iter().find(|(name, _)| text == *name);
-        let expected = || format!("one of {}", Self::names());
-        found.map_or_else(
-            || Err(bad_value(text, &expected())),
-            |(_, value)| Ok(*value),
-        )
+        let found = text.to_str().and_then(T::of_name);
+        found.ok_or_else(|| bad_value(text, &format!("one of {}", Self::names())))
     }
 
     fn show(value: &T) -> Vec<OsString> {
-        let found = T::ALL.iter().filter(|(_, known)| known == value);
+        let found = T::NAMES.iter().filter(|(_, known)| known == value);
         found.map(|(name, _)| name.into()).collect()
     }
 
     fn names() -> String {
-        let names: Vec<&str> = T::ALL.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = T::NAMES.iter().map(|(name, _)| *name).collect();
         names.join(", ")
     }
 }
@@ -147,16 +131,12 @@ pub enum Help {
 macro_rules! named {
     ($type:ident: $($name:literal $value:ident),*) => {
         impl Named for $type {
-            const ALL: &'static [(&'static str, Self)] = &[$(($name, $type::$value)),*];
+            const NAMES: &'static [(&'static str, Self)] = &[$(($name, $type::$value)),*];
         }
     };
 }
 
-named!(Allocator: "mimalloc" Mimalloc, "pymalloc" Pymalloc, "system" System);
 named!(Mode: "count" Count, "plain" Plain, "off" Off);
-named!(Retention: "balanced" Balanced, "speed" Speed, "small" Small);
-named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" System);
-named!(HugePages: "auto" Auto, "always" Always, "never" Never);
 named!(Scope: "python" Python, "native" Native, "off" Off);
 named!(Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
 named!(Help: "all" All, "short" Short);

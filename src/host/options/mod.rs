@@ -12,7 +12,6 @@ mod outputs;
 mod page;
 mod reader;
 mod region;
-mod statuses;
 mod suppressions;
 mod table;
 mod values;
@@ -311,9 +310,6 @@ fn check_numpy(options: &Options) -> Result<(), Error> {
 }
 
 /// The account of the process's own memory that rules of an option name, if they name one.
-///
-/// # Errors
-/// Such a rule where malloc is not the host's, or is not counted.
 fn native_account(
     option: &str,
     is_named: impl Fn(Account) -> bool,

@@ -11,9 +11,6 @@ use std::ffi::OsString;
 
 /// Where the ledger is to be kept. A file that only the variable names is for one process alone if its name
 /// has the process id: each process would write one for all.
-///
-/// # Errors
-/// A path that is wrong.
 pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace, Error> {
     let is_given = values.is_given("--live");
     match values.live.clone() {
@@ -34,9 +31,6 @@ pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace, 
 }
 
 /// How often the process is sampled, and where to. One file that only variables name is the outermost host's.
-///
-/// # Errors
-/// A file that cannot be, or an interval of no timeline.
 pub fn settings(
     values: &mut Values,
     inherited: bool,

@@ -15,9 +15,6 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.
-///
-/// # Errors
-/// Such a path is one that output must not go to.
 pub fn plan(
     mut asked: Stats,
     timeline: &mut timeline::TimelineSettings,
@@ -50,9 +47,6 @@ pub fn plan(
 
 /// Finds the program that makes the page; `None` if there is none. Where no timeline was asked for, one is kept
 /// beside the page until that is made.
-///
-/// # Errors
-/// At the timeline's place is a file that pyhost did not write.
 fn find(
     template: &[u8],
     timeline: &mut timeline::TimelineSettings,
@@ -92,9 +86,6 @@ fn is_file(template: &[u8]) -> bool {
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a
 /// name with `%p`, so that forked children write none.
-///
-/// # Errors
-/// There is no working directory.
 pub fn default_file() -> Result<OsString, Error> {
     let name = format!("pyhost-{}.html", process::id());
     let path = std::path::absolute(name).map_err(|_| {

@@ -21,13 +21,10 @@ pub struct RegionSettings {
 }
 
 /// Reads the option; where it is silent, the build's values.
-///
-/// # Errors
-/// A size above the one that was baked in.
 pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
     let asked = values.region.map(|Size(size)| size);
     Ok(RegionSettings {
-        size: baked::lower(values.name("--region"), asked, baked::region())?,
+        size: baked::lower_bytes(values.name("--region"), asked, baked::region())?,
         lock: values.region_lock.unwrap_or_default(),
         huge_pages: values.region_huge_pages.unwrap_or_default(),
     })
@@ -35,9 +32,6 @@ pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
 
 /// The choice of `--retain`: with a region or a cap, `small` unless another is asked for, since what is kept of
 /// freed memory would be resident beside what is live.
-///
-/// # Errors
-/// One that keeps more than the one that was baked in.
 pub fn retain(values: &Values, bounded: bool) -> Result<Retention, Error> {
     let held = baked::lower_retain(values.name("--retain"), values.retain, baked::retain())?;
     Ok(match held {

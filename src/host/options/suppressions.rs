@@ -5,9 +5,6 @@ use crate::check::leaks::Suppressions;
 use crate::error::Error;
 
 /// Reads the files. One that a parent process named and that cannot be read is left out, with a notice.
-///
-/// # Errors
-/// A file of the command line that cannot be read, or a wrong rule.
 pub fn read(
     values: &Values,
     is_inherited: bool,

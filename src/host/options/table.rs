@@ -117,9 +117,6 @@ macro_rules! options {
 
         impl Values {
             /// Reads a text into the part of an option that has a key.
-            ///
-            /// # Errors
-            /// The reason why it is wrong.
             pub(super) fn add(&mut self, row: &Row, key: &str, text: &OsStr) -> Result<(), String> {
                 match (row.option, key) {
                     $($($(($option, $key) => <$kind as Kind>::add(&mut self.$field, text),)+)+)+
@@ -377,7 +374,7 @@ Print the version of the host and of its Python" {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::statuses::STATUSES;
+    use crate::options::words::STATUSES;
     use std::collections::BTreeSet;
 
     const DOCUMENT: &str = include_str!("../../../docs/options.md");

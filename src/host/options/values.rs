@@ -10,9 +10,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 impl Values {
     /// Reads the parts of an option's values.
-    ///
-    /// # Errors
-    /// A part that is wrong, or given more than once.
     pub fn read<'a>(
         &mut self,
         row: &'static Row,

@@ -4,9 +4,9 @@
 
 use super::kinds::Help;
 use super::reader::{host_options, parts_of};
-use super::statuses::STATUSES;
 use super::table::{Form, ROWS, Values, row_of};
-use crate::error::Error;
+use crate::check::leaks::DEFAULT_STATUS;
+use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
@@ -14,11 +14,22 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// The exit statuses that are the host's own, and when a process ends with each.
+pub const STATUSES: [(i32, &str); 4] = [
+    (CANNOT_START, "the host cannot start; nothing was run"),
+    (
+        BAD_OPTION,
+        "an option or a variable is wrong; nothing was run",
+    ),
+    (
+        DEFAULT_STATUS as i32,
+        "--leak-check found a leak, and the script's status was 0",
+    ),
+    (CAP_EXHAUSTED, "the script has used up the reserve of a cap"),
+];
+
 /// Checks the host's words, which follow the program's name: each is an option of the host's that has a value if and only
 /// if it takes one.
-///
-/// # Errors
-/// The first that is not.
 pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Error> {
     for found in host_options(words) {
         let name = String::from_utf8_lossy(found.name);

@@ -23,18 +23,15 @@ const MEMRAY: &[u8] = b"memray._memray";
 /// The end of the name of greenlet's extension module, in all versions and in packages with a copy of it.
 const GREENLET: &[u8] = b"greenlet";
 
-/// What is handed over when memray is loaded.
-struct MemrayHandover {
-    /// Whether there is something to hand over.
-    armed: AtomicBool,
-    /// Whether CPython's debug hooks lie over the domains.
-    debug_hooks: AtomicBool,
+pyhost_os::state! {
+    /// What is handed over when memray is loaded.
+    static STATE: MemrayHandover {
+        /// Whether there is something to hand over.
+        armed: AtomicBool = AtomicBool::new(false),
+        /// Whether CPython's debug hooks lie over the domains.
+        debug_hooks: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: MemrayHandover = MemrayHandover {
-    armed: AtomicBool::new(false),
-    debug_hooks: AtomicBool::new(false),
-};
 
 /// Watches for NumPy and memray being loaded. Memory is handed over to memray unless `--malloc` asks for malloc
 /// to be served by the host. Once, after initialisation.

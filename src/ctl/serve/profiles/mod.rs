@@ -18,6 +18,7 @@ use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use host::Sampled;
 use pyhost_os::clock::monotonic;
+use pyhost_os::named::Named;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -16,20 +16,9 @@ pub enum Kind {
     Allocs,
 }
 
+pyhost_os::named!(Kind: "heap" Heap, "allocs" Allocs);
+
 impl Kind {
-    pub fn of_name(name: &str) -> Option<Self> {
-        [Kind::Heap, Kind::Allocs]
-            .into_iter()
-            .find(|kind| kind.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Heap => "heap",
-            Kind::Allocs => "allocs",
-        }
-    }
-
     /// The view that readers show first.
     pub fn view(self) -> View {
         match self {

@@ -17,26 +17,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 const MOST_BLOCKS: usize = 1 << 16;
 const MOST_BYTES: usize = 64 << 20;
 
-/// Freed blocks that wait before they are used again.
-struct Quarantine {
-    /// The ring, in a mapping of its own: each place has the complement of an address, 0 for none.
-    ring: OnceLock<&'static [AtomicU64]>,
-    /// Bytes that may wait: a part of the region.
-    most: AtomicUsize,
-    /// Blocks that were ever added, and that were ever taken out for want of room in bytes, or overtaken.
-    added: AtomicUsize,
-    taken: AtomicUsize,
-    /// Bytes that wait.
-    bytes: AtomicUsize,
+pyhost_os::state! {
+    /// Freed blocks that wait before they are used again.
+    static STATE: Quarantine {
+        /// The ring, in a mapping of its own: each place has the complement of an address, 0 for none.
+        ring: OnceLock<&'static [AtomicU64]> = OnceLock::new(),
+        /// Bytes that may wait: a part of the region.
+        most: AtomicUsize = AtomicUsize::new(MOST_BYTES),
+        /// Blocks that were ever added, and that were ever taken out for want of room in bytes, or overtaken.
+        added: AtomicUsize = AtomicUsize::new(0),
+        taken: AtomicUsize = AtomicUsize::new(0),
+        /// Bytes that wait.
+        bytes: AtomicUsize = AtomicUsize::new(0),
+    }
 }
-
-static STATE: Quarantine = Quarantine {
-    ring: OnceLock::new(),
-    most: AtomicUsize::new(MOST_BYTES),
-    added: AtomicUsize::new(0),
-    taken: AtomicUsize::new(0),
-    bytes: AtomicUsize::new(0),
-};
 
 /// Makes the ring. Once; false if the system gives no memory.
 pub fn start() -> bool {

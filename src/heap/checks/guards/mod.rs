@@ -44,33 +44,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
 
-/// Which blocks are guarded, and how many were.
-struct GuardPages {
-    /// Requests of this size and more are sampled; nobody asks for as much while guards are off.
-    from: AtomicUsize,
-    /// What [`GuardPages::from`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
-    from_of_small: AtomicUsize,
-    /// One of how many of them is guarded.
-    every: AtomicU64,
-    /// Requests that could have been guarded.
-    seen: AtomicU64,
-    /// Blocks that were guarded.
-    guarded: AtomicU64,
-    /// Blocks that should have been guarded and were not.
-    missed: AtomicU64,
-    /// Those of them that found too many live.
-    crowded_out: AtomicU64,
+pyhost_os::state! {
+    /// Which blocks are guarded, and how many were.
+    static STATE: GuardPages {
+        /// Requests of this size and more are sampled; nobody asks for as much while guards are off.
+        from: AtomicUsize = AtomicUsize::new(usize::MAX),
+        /// What [`GuardPages::from`] is from the script's start on, if that is less than the inlined path serves; 0 for nothing.
+        from_of_small: AtomicUsize = AtomicUsize::new(0),
+        /// One of how many of them is guarded.
+        every: AtomicU64 = AtomicU64::new(1),
+        /// Requests that could have been guarded.
+        seen: AtomicU64 = AtomicU64::new(0),
+        /// Blocks that were guarded.
+        guarded: AtomicU64 = AtomicU64::new(0),
+        /// Blocks that should have been guarded and were not.
+        missed: AtomicU64 = AtomicU64::new(0),
+        /// Those of them that found too many live.
+        crowded_out: AtomicU64 = AtomicU64::new(0),
+    }
 }
-
-static STATE: GuardPages = GuardPages {
-    from: AtomicUsize::new(usize::MAX),
-    from_of_small: AtomicUsize::new(0),
-    every: AtomicU64::new(1),
-    seen: AtomicU64::new(0),
-    guarded: AtomicU64::new(0),
-    missed: AtomicU64::new(0),
-    crowded_out: AtomicU64::new(0),
-};
 
 /// The figures of guard pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

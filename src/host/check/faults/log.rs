@@ -29,20 +29,16 @@ struct Log {
     is_created: bool,
 }
 
-/// Where the lines about failed requests go.
-struct FaultLog {
-    log: OnceLock<Log>,
-    /// The log's descriptor; -1 for a FIFO that nobody reads.
-    descriptor: AtomicI32,
-    /// A line could not be written, and that was reported.
-    told: AtomicBool,
+pyhost_os::state! {
+    /// Where the lines about failed requests go.
+    static STATE: FaultLog {
+        log: OnceLock<Log> = OnceLock::new(),
+        /// The log's descriptor; -1 for a FIFO that nobody reads.
+        descriptor: AtomicI32 = AtomicI32::new(-1),
+        /// A line could not be written, and that was reported.
+        told: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: FaultLog = FaultLog {
-    log: OnceLock::new(),
-    descriptor: AtomicI32::new(-1),
-    told: AtomicBool::new(false),
-};
 
 /// A line that is being made; what does not fit is left out.
 struct Line {

@@ -40,18 +40,15 @@ pub struct FaultSettings {
     pub fresh_log: bool,
 }
 
-/// The rules of the command line.
-struct Faults {
-    /// Whether wrappers are installed in this process.
-    on: AtomicBool,
-    /// The text of each rule.
-    texts: OnceLock<Vec<String>>,
+pyhost_os::state! {
+    /// The rules of the command line.
+    static STATE: Faults {
+        /// Whether wrappers are installed in this process.
+        on: AtomicBool = AtomicBool::new(false),
+        /// The text of each rule.
+        texts: OnceLock<Vec<String>> = OnceLock::new(),
+    }
 }
-
-static STATE: Faults = Faults {
-    on: AtomicBool::new(false),
-    texts: OnceLock::new(),
-};
 
 /// Whether the wrappers are installed.
 pub fn is_on() -> bool {

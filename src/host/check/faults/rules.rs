@@ -30,40 +30,32 @@ struct Rule {
     injected: AtomicU64,
 }
 
-/// The rules of `--fail`, of which any thread may count one.
-struct FaultRules {
-    table: [Rule; RULES],
-    /// A bit for each rule whose place is taken.
-    taken: AtomicU32,
-    /// A bit for each rule that counts.
-    active: AtomicU32,
-    /// A bit for each rule that counts only while `pyhost.fail` is open.
-    when_open: AtomicU32,
-    /// How many `pyhost.fail` are open.
-    open: AtomicU32,
-    armed: AtomicBool,
-    when_armed: OnceLock<fn(bool)>,
+pyhost_os::state! {
+    /// The rules of `--fail`, of which any thread may count one.
+    static STATE: FaultRules {
+        table: [Rule; RULES] = [const {
+            Rule {
+                accounts: AtomicU8::new(0),
+                choice: AtomicU8::new(0),
+                least_size: AtomicU64::new(0),
+                number: AtomicU64::new(0),
+                seed: AtomicU64::new(0),
+                requests: AtomicU64::new(0),
+                injected: AtomicU64::new(0),
+            }
+        }; RULES],
+        /// A bit for each rule whose place is taken.
+        taken: AtomicU32 = AtomicU32::new(0),
+        /// A bit for each rule that counts.
+        active: AtomicU32 = AtomicU32::new(0),
+        /// A bit for each rule that counts only while `pyhost.fail` is open.
+        when_open: AtomicU32 = AtomicU32::new(0),
+        /// How many `pyhost.fail` are open.
+        open: AtomicU32 = AtomicU32::new(0),
+        armed: AtomicBool = AtomicBool::new(false),
+        when_armed: OnceLock<fn(bool)> = OnceLock::new(),
+    }
 }
-
-static STATE: FaultRules = FaultRules {
-    table: [const {
-        Rule {
-            accounts: AtomicU8::new(0),
-            choice: AtomicU8::new(0),
-            least_size: AtomicU64::new(0),
-            number: AtomicU64::new(0),
-            seed: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            injected: AtomicU64::new(0),
-        }
-    }; RULES],
-    taken: AtomicU32::new(0),
-    active: AtomicU32::new(0),
-    when_open: AtomicU32::new(0),
-    open: AtomicU32::new(0),
-    armed: AtomicBool::new(false),
-    when_armed: OnceLock::new(),
-};
 
 /// Whether a request may fail at this moment.
 #[inline]

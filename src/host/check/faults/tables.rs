@@ -20,16 +20,13 @@ struct Original<T>(OnceLock<T>);
 // SAFETY: the tables hold function pointers and a context that CPython shares between threads.
 unsafe impl<T> Sync for Original<T> {}
 
-/// The tables beneath those that inject failures.
-struct FaultTables {
-    domains: [Original<PyMemAllocatorEx>; 3],
-    arenas: Original<PyObjectArenaAllocator>,
+pyhost_os::state! {
+    /// The tables beneath those that inject failures.
+    static STATE: FaultTables {
+        domains: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3],
+        arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+    }
 }
-
-static STATE: FaultTables = FaultTables {
-    domains: [const { Original(OnceLock::new()) }; 3],
-    arenas: Original(OnceLock::new()),
-};
 
 /// The table beneath; installed before the wrapper is.
 fn beneath<const A: usize>() -> Option<&'static PyMemAllocatorEx> {

@@ -59,17 +59,14 @@ pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);
 }
 
-/// What is known of the memory that is searched.
-struct SearchedMemory {
-    /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
-    description: AtomicUsize,
-    holes: [Hole; 4],
+pyhost_os::state! {
+    /// What is known of the memory that is searched.
+    static STATE: SearchedMemory {
+        /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
+        description: AtomicUsize = AtomicUsize::new(0),
+        holes: [Hole; 4] = [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4],
+    }
 }
-
-static STATE: SearchedMemory = SearchedMemory {
-    description: AtomicUsize::new(0),
-    holes: [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4],
-};
 
 /// Asks libc for the size of its description of a thread, which it has for debuggers (`libthread_db`).
 pub fn learn_description() {

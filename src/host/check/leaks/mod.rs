@@ -58,23 +58,17 @@ const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
 /// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 
-/// What the check looks for, and what it found.
-struct LeakCheck {
-    scope: AtomicU8,
-    debug_hooks: AtomicBool,
-    /// Threads of Python that outlived the script, but for its own.
-    threads: AtomicUsize,
-    suppressions: OnceLock<Suppressions>,
-    findings: OnceLock<Findings>,
+pyhost_os::state! {
+    /// What the check looks for, and what it found.
+    static STATE: LeakCheck {
+        scope: AtomicU8 = AtomicU8::new(Scope::Off as u8),
+        debug_hooks: AtomicBool = AtomicBool::new(false),
+        /// Threads of Python that outlived the script, but for its own.
+        threads: AtomicUsize = AtomicUsize::new(0),
+        suppressions: OnceLock<Suppressions> = OnceLock::new(),
+        findings: OnceLock<Findings> = OnceLock::new(),
+    }
 }
-
-static STATE: LeakCheck = LeakCheck {
-    scope: AtomicU8::new(Scope::Off as u8),
-    debug_hooks: AtomicBool::new(false),
-    threads: AtomicUsize::new(0),
-    suppressions: OnceLock::new(),
-    findings: OnceLock::new(),
-};
 
 /// Lost blocks of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -175,9 +169,6 @@ impl Findings {
 
 /// Starts the leak check if `scope` asks for it and every block is in a heap of the host; otherwise prints
 /// a notice with the reason. Called once, after Python's initialisation, while the process has one thread.
-///
-/// # Errors
-/// mimalloc gives no heap.
 pub fn start(
     gil: Gil<'_>,
     scope: Scope,

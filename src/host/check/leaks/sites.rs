@@ -46,17 +46,14 @@ struct Sites {
     names: Table<u8>,
 }
 
-/// The lines that lost blocks come from.
-struct LeakSites {
-    sites: OnceLock<Sites>,
-    /// Whether the script loaded or used tracemalloc.
-    loaded: AtomicBool,
+pyhost_os::state! {
+    /// The lines that lost blocks come from.
+    static STATE: LeakSites {
+        sites: OnceLock<Sites> = OnceLock::new(),
+        /// Whether the script loaded or used tracemalloc.
+        loaded: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: LeakSites = LeakSites {
-    sites: OnceLock::new(),
-    loaded: AtomicBool::new(false),
-};
 
 unsafe extern "C" {
     /// A new reference to the frames of an allocation, innermost first, or to None if nothing

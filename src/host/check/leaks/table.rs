@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// A table, which takes memory as entries come. It is mapped for as long as the process lives.
 pub type Table<T> = Array<'static, T>;
 
-/// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
-struct Pieces {
-    all: [(AtomicUsize, AtomicUsize); 16],
-    count: AtomicUsize,
+pyhost_os::state! {
+    /// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
+    static PIECES: Pieces {
+        all: [(AtomicUsize, AtomicUsize); 16] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16],
+        count: AtomicUsize = AtomicUsize::new(0),
+    }
 }
-
-static PIECES: Pieces = Pieces {
-    all: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16],
-    count: AtomicUsize::new(0),
-};
 
 /// Whether an address is inside the memory of a table.
 pub fn is_in_table(address: usize) -> bool {

@@ -29,20 +29,16 @@ impl Mode {
     }
 }
 
-/// Whose malloc serves.
-struct MallocMode {
-    mode: AtomicU8,
-    /// Whether there are blocks of a mode before the one in force.
-    handed_over: AtomicBool,
-    /// The tool that memory is left to.
-    left_to: OnceLock<&'static str>,
+pyhost_os::state! {
+    /// Whose malloc serves.
+    static STATE: MallocMode {
+        mode: AtomicU8 = AtomicU8::new(Mode::Count as u8),
+        /// Whether there are blocks of a mode before the one in force.
+        handed_over: AtomicBool = AtomicBool::new(false),
+        /// The tool that memory is left to.
+        left_to: OnceLock<&'static str> = OnceLock::new(),
+    }
 }
-
-static STATE: MallocMode = MallocMode {
-    mode: AtomicU8::new(Mode::Count as u8),
-    handed_over: AtomicBool::new(false),
-    left_to: OnceLock::new(),
-};
 
 /// Keeps the name of the tool that malloc and CPython's allocators are left to, for the report.
 pub fn leave_to(tool: &'static str) {

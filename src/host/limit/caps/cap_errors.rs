@@ -18,18 +18,15 @@ use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// What reaches the script at its main thread's safe points.
-struct CapErrors {
-    /// The list of functions that relieve memory.
-    reliefs: OnceLock<Kept>,
-    /// The function that frees a `MemoryError`.
-    free_error: OnceLock<ffi::destructor>,
+pyhost_os::state! {
+    /// What reaches the script at its main thread's safe points.
+    static STATE: CapErrors {
+        /// The list of functions that relieve memory.
+        reliefs: OnceLock<Kept> = OnceLock::new(),
+        /// The function that frees a `MemoryError`.
+        free_error: OnceLock<ffi::destructor> = OnceLock::new(),
+    }
 }
-
-static STATE: CapErrors = CapErrors {
-    reliefs: OnceLock::new(),
-    free_error: OnceLock::new(),
-};
 
 /// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.

@@ -27,18 +27,24 @@ const POSTED: u8 = 1;
 /// The call came where the error does not belong: the next allocation posts another.
 const MISSED: u8 = 2;
 
-/// The error on its way to the main thread, and the last that it had.
-struct Error {
-    state: AtomicU8,
-    /// Bytes left of the limit when the error was first posted, or when the script had it.
-    left: AtomicI64,
-    /// Libraries that have mapped fewer bytes have given memory back since.
-    least_mapped: AtomicI64,
-    /// The map that was asked for last.
-    asked: AtomicUsize,
-    /// The number of the refused map that it was posted for; 0 if there is none, and the error is itself a refusal.
-    counted: AtomicU64,
-    last: Last,
+pyhost_os::state! {
+    /// The error on its way to the main thread, and the last that it had.
+    static ERROR: Error {
+        state: AtomicU8 = AtomicU8::new(QUIET),
+        /// Bytes left of the limit when the error was first posted, or when the script had it.
+        left: AtomicI64 = AtomicI64::new(0),
+        /// Libraries that have mapped fewer bytes have given memory back since.
+        least_mapped: AtomicI64 = AtomicI64::new(0),
+        /// The map that was asked for last.
+        asked: AtomicUsize = AtomicUsize::new(0),
+        /// The number of the refused map that it was posted for; 0 if there is none, and the error is itself a refusal.
+        counted: AtomicU64 = AtomicU64::new(0),
+        last: Last = Last {
+            external: AtomicI64::new(0),
+            charged: AtomicI64::new(0),
+            patience: AtomicI64::new(0),
+        },
+    }
 }
 
 /// The last error that was raised since much of the limit was left; `external` is 0 if none was.
@@ -51,19 +57,6 @@ struct Last {
     /// By how much both may grow before there is another.
     patience: AtomicI64,
 }
-
-static ERROR: Error = Error {
-    state: AtomicU8::new(QUIET),
-    left: AtomicI64::new(0),
-    least_mapped: AtomicI64::new(0),
-    asked: AtomicUsize::new(0),
-    counted: AtomicU64::new(0),
-    last: Last {
-        external: AtomicI64::new(0),
-        charged: AtomicI64::new(0),
-        patience: AtomicI64::new(0),
-    },
-};
 
 impl Error {
     fn is(&self, state: u8) -> bool {

@@ -69,34 +69,26 @@ struct Table {
     limits: [Option<Open>; LIMITS],
 }
 
-/// The caps in force, by scope.
-struct CapTable {
-    table: Mutex<Table>,
-    /// For each scope 1 + the index of the limit that is its ceiling; 0 if its cap is.
-    binding: [AtomicUsize; Scope::COUNT],
-    /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
-    fixed: [[AtomicU64; 2]; Scope::COUNT],
-    /// The largest total that the charges of a control group allow.
-    followed: AtomicU64,
-    /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
-    stacks: AtomicI64,
-    stacks_seen: AtomicI64,
-    /// The highest cap that the total may get.
-    most: AtomicU64,
+pyhost_os::state! {
+    /// The caps in force, by scope.
+    static STATE: CapTable {
+        table: Mutex<Table> = Mutex::new(Table {
+            caps: [None; Scope::COUNT],
+            limits: [None; LIMITS],
+        }),
+        /// For each scope 1 + the index of the limit that is its ceiling; 0 if its cap is.
+        binding: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT],
+        /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
+        fixed: [[AtomicU64; 2]; Scope::COUNT] = [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT],
+        /// The largest total that the charges of a control group allow.
+        followed: AtomicU64 = AtomicU64::new(u64::MAX),
+        /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
+        stacks: AtomicI64 = AtomicI64::new(0),
+        stacks_seen: AtomicI64 = AtomicI64::new(0),
+        /// The highest cap that the total may get.
+        most: AtomicU64 = AtomicU64::new(u64::MAX),
+    }
 }
-
-static STATE: CapTable = CapTable {
-    table: Mutex::new(Table {
-        caps: [None; Scope::COUNT],
-        limits: [None; LIMITS],
-    }),
-    binding: [const { AtomicUsize::new(0) }; Scope::COUNT],
-    fixed: [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT],
-    followed: AtomicU64::new(u64::MAX),
-    stacks: AtomicI64::new(0),
-    stacks_seen: AtomicI64::new(0),
-    most: AtomicU64::new(u64::MAX),
-};
 
 // Large and all zeros: not beside what begins with another value, which the file has.
 static LABELS: [Latest<CodeBlockLimit>; LIMITS] = [const { Latest::new() }; LIMITS];
@@ -249,9 +241,6 @@ pub fn get(scope: Scope) -> Option<u64> {
 }
 
 /// Opens a limit over a scope; its number, for [`leave`].
-///
-/// # Errors
-/// Too many are open.
 pub fn enter(scope: Scope, limit: CodeBlockLimit, slot: &Slot) -> Result<usize, LimitError> {
     let base = live(scope);
     locked(|table| {

@@ -12,20 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 
 const NONE: i64 = i64::MAX;
 
-/// The soft caps, by scope.
-struct SoftCaps {
-    soft: [AtomicI64; Scope::COUNT],
-    /// Scopes that are past their soft cap.
-    past: [AtomicBool; Scope::COUNT],
-    /// Scopes of which Python was not notified yet.
-    untold: [AtomicBool; Scope::COUNT],
+pyhost_os::state! {
+    /// The soft caps, by scope.
+    static STATE: SoftCaps {
+        soft: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(NONE) }; Scope::COUNT],
+        /// Scopes that are past their soft cap.
+        past: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT],
+        /// Scopes of which Python was not notified yet.
+        untold: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT],
+    }
 }
-
-static STATE: SoftCaps = SoftCaps {
-    soft: [const { AtomicI64::new(NONE) }; Scope::COUNT],
-    past: [const { AtomicBool::new(false) }; Scope::COUNT],
-    untold: [const { AtomicBool::new(false) }; Scope::COUNT],
-};
 
 /// Sets the soft cap of a scope in bytes, or takes it away.
 pub fn set_soft(scope: Scope, cap: Option<u64>) {

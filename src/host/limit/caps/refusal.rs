@@ -130,19 +130,15 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The refusals so far.
-struct Refusals {
-    /// A thread that the region had no room for has left its dossier.
-    of_threads: AtomicBool,
-    last: Latest<Refusal>,
-    count: AtomicU64,
+pyhost_os::state! {
+    /// The refusals so far.
+    static STATE: Refusals {
+        /// A thread that the region had no room for has left its dossier.
+        of_threads: AtomicBool = AtomicBool::new(false),
+        last: Latest<Refusal> = Latest::new(),
+        count: AtomicU64 = AtomicU64::new(0),
+    }
 }
-
-static STATE: Refusals = Refusals {
-    of_threads: AtomicBool::new(false),
-    last: Latest::new(),
-    count: AtomicU64::new(0),
-};
 
 /// Whether this is the first thread of the process that the region had no room for.
 pub(super) fn is_first_thread() -> bool {

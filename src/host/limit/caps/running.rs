@@ -20,27 +20,23 @@ pub(super) struct Shortage {
 /// More errors than there ever are.
 const RAISED: u64 = u64::MAX;
 
-/// The shortages that are not over.
-struct Shortages {
-    shortages: [Shortage; Scope::COUNT],
-    latest: AtomicU64,
-    /// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
-    errors: AtomicU64,
+pyhost_os::state! {
+    /// The shortages that are not over.
+    static STATE: Shortages {
+        shortages: [Shortage; Scope::COUNT] = [const {
+            Shortage {
+                number: AtomicU64::new(0),
+                last_error: AtomicI64::new(0),
+                left: AtomicI64::new(0),
+                errors_at_start: AtomicU64::new(0),
+                has_dossier: AtomicBool::new(false),
+            }
+        }; Scope::COUNT],
+        latest: AtomicU64 = AtomicU64::new(0),
+        /// `MemoryError`s of all threads that passed Python code and are gone. Threads end, so each cannot count its own.
+        errors: AtomicU64 = AtomicU64::new(0),
+    }
 }
-
-static STATE: Shortages = Shortages {
-    shortages: [const {
-        Shortage {
-            number: AtomicU64::new(0),
-            last_error: AtomicI64::new(0),
-            left: AtomicI64::new(0),
-            errors_at_start: AtomicU64::new(0),
-            has_dossier: AtomicBool::new(false),
-        }
-    }; Scope::COUNT],
-    latest: AtomicU64::new(0),
-    errors: AtomicU64::new(0),
-};
 
 /// Counts an error that passed Python code and is gone.
 pub(super) fn count_error() {

@@ -73,34 +73,24 @@ struct Reading {
     own: u64,
 }
 
-/// What the process's group leaves, and when to look again.
-struct LimitWatch {
-    charges: OnceLock<Charges>,
-    /// A thread is reading.
-    busy: AtomicBool,
-    /// When to read again: total bytes published, and microseconds of the clock.
-    next_bytes: AtomicI64,
-    next_time: AtomicI64,
-    is_near: AtomicBool,
-    /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
-    left: AtomicI64,
-    mapped_since: AtomicI64,
-    /// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
-    external: AtomicI64,
-    others: AtomicI64,
+pyhost_os::state! {
+    /// What the process's group leaves, and when to look again.
+    static STATE: LimitWatch {
+        charges: OnceLock<Charges> = OnceLock::new(),
+        /// A thread is reading.
+        busy: AtomicBool = AtomicBool::new(false),
+        /// When to read again: total bytes published, and microseconds of the clock.
+        next_bytes: AtomicI64 = AtomicI64::new(0),
+        next_time: AtomicI64 = AtomicI64::new(0),
+        is_near: AtomicBool = AtomicBool::new(false),
+        /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
+        left: AtomicI64 = AtomicI64::new(0),
+        mapped_since: AtomicI64 = AtomicI64::new(0),
+        /// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
+        external: AtomicI64 = AtomicI64::new(0),
+        others: AtomicI64 = AtomicI64::new(0),
+    }
 }
-
-static STATE: LimitWatch = LimitWatch {
-    charges: OnceLock::new(),
-    busy: AtomicBool::new(false),
-    next_bytes: AtomicI64::new(0),
-    next_time: AtomicI64::new(0),
-    is_near: AtomicBool::new(false),
-    left: AtomicI64::new(0),
-    mapped_since: AtomicI64::new(0),
-    external: AtomicI64::new(0),
-    others: AtomicI64::new(0),
-};
 
 /// Makes the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
 /// one does and is this process's alone.

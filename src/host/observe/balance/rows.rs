@@ -19,18 +19,7 @@ pub enum Kind {
     Anonymous,
 }
 
-impl Kind {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Account => "account",
-            Kind::Heap => "heap",
-            Kind::File => "file",
-            Kind::Stack => "stack",
-            Kind::Anonymous => "anonymous",
-        }
-    }
-}
+pyhost_os::named!(Kind: "account" Account, "heap" Heap, "file" File, "stack" Stack, "anonymous" Anonymous);
 
 /// A row beside those of the accounts, which come first. The discriminant is its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

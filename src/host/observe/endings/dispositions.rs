@@ -37,29 +37,24 @@ struct View {
     mask: AtomicU64,
 }
 
-/// What the script believes to be installed for each signal.
-struct SignalDispositions {
-    views: [View; SIGNALS],
-    /// The address of the host's handler; `SIG_DFL` before [`watch`].
-    handler: AtomicUsize,
-    /// Bit n: signal n is watched.
-    watched: AtomicU64,
-    /// The host's handler of SIGBUS stands in front of one that the script has set: the host's files may lose pages.
-    is_in_front: AtomicBool,
+pyhost_os::state! {
+    /// What the script believes to be installed for each signal.
+    static STATE: SignalDispositions {
+        views: [View; SIGNALS] = [const {
+            View {
+                handler: AtomicUsize::new(libc::SIG_DFL),
+                flags: AtomicI32::new(0),
+                mask: AtomicU64::new(0),
+            }
+        }; SIGNALS],
+        /// The address of the host's handler; `SIG_DFL` before [`watch`].
+        handler: AtomicUsize = AtomicUsize::new(libc::SIG_DFL),
+        /// Bit n: signal n is watched.
+        watched: AtomicU64 = AtomicU64::new(0),
+        /// The host's handler of SIGBUS stands in front of one that the script has set: the host's files may lose pages.
+        is_in_front: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: SignalDispositions = SignalDispositions {
-    views: [const {
-        View {
-            handler: AtomicUsize::new(libc::SIG_DFL),
-            flags: AtomicI32::new(0),
-            mask: AtomicU64::new(0),
-        }
-    }; SIGNALS],
-    handler: AtomicUsize::new(libc::SIG_DFL),
-    watched: AtomicU64::new(0),
-    is_in_front: AtomicBool::new(false),
-};
 
 /// The process id of the first process of a pid namespace: it outlives every signal that it has no
 /// handler for, but for faults and for SIGKILL from outside (`SIGNAL_UNKILLABLE` of the kernel).

@@ -56,29 +56,22 @@ struct Plan {
     pid: i32,
 }
 
-/// What is written at the end, and how much of it has been.
-struct ProcessEnd {
-    /// The status of `quick_exit`.
-    quick_status: AtomicI32,
-    plan: OnceLock<Plan>,
-    /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
-    owner: AtomicI32,
-    /// The part of the end that was written: one of the four below.
-    written: AtomicU8,
-    /// A report of the moment is being written.
-    dumping: AtomicBool,
-    /// Python was finalised.
-    finalized: AtomicBool,
+pyhost_os::state! {
+    /// What is written at the end, and how much of it has been.
+    static STATE: ProcessEnd {
+        /// The status of `quick_exit`.
+        quick_status: AtomicI32 = AtomicI32::new(0),
+        plan: OnceLock<Plan> = OnceLock::new(),
+        /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
+        owner: AtomicI32 = AtomicI32::new(0),
+        /// The part of the end that was written: one of the four below.
+        written: AtomicU8 = AtomicU8::new(NOTHING),
+        /// A report of the moment is being written.
+        dumping: AtomicBool = AtomicBool::new(false),
+        /// Python was finalised.
+        finalized: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: ProcessEnd = ProcessEnd {
-    quick_status: AtomicI32::new(0),
-    plan: OnceLock::new(),
-    owner: AtomicI32::new(0),
-    written: AtomicU8::new(NOTHING),
-    dumping: AtomicBool::new(false),
-    finalized: AtomicBool::new(false),
-};
 
 /// Of the moment of a signal.
 // Large and all zeros: not beside what begins with another value, which the file has.

@@ -38,17 +38,14 @@ pub struct Left {
     pub parts: Option<&'static ReportParts>,
 }
 
-/// The process as the script left it.
-struct ScriptEnd {
-    left: Published<Left>,
-    /// The parts that a report shows of that moment.
-    parts: Room,
+pyhost_os::state! {
+    /// The process as the script left it.
+    static STATE: ScriptEnd {
+        left: Published<Left> = Published::new(),
+        /// The parts that a report shows of that moment.
+        parts: Room = Room::new(),
+    }
 }
-
-static STATE: ScriptEnd = ScriptEnd {
-    left: Published::new(),
-    parts: Room::new(),
-};
 
 /// Takes the figures of this moment, and with them the balance and the size classes if a report
 /// `shows` them. Once; later calls do nothing.

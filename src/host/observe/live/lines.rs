@@ -26,24 +26,19 @@ use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-/// The file of the lines, and whether it can be written.
-struct LinesFile {
-    /// The file could not be written, and no line says so yet.
-    is_warning_due: AtomicBool,
-    /// A line says so, or will.
-    is_warned: AtomicBool,
-    /// Python takes calls between two instructions.
-    is_armed: AtomicBool,
-    /// The addresses of the file's pages: the first, and their bytes.
-    pages: [AtomicUsize; 2],
+pyhost_os::state! {
+    /// The file of the lines, and whether it can be written.
+    static STATE: LinesFile {
+        /// The file could not be written, and no line says so yet.
+        is_warning_due: AtomicBool = AtomicBool::new(false),
+        /// A line says so, or will.
+        is_warned: AtomicBool = AtomicBool::new(false),
+        /// Python takes calls between two instructions.
+        is_armed: AtomicBool = AtomicBool::new(false),
+        /// The addresses of the file's pages: the first, and their bytes.
+        pages: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2],
+    }
 }
-
-static STATE: LinesFile = LinesFile {
-    is_warning_due: AtomicBool::new(false),
-    is_warned: AtomicBool::new(false),
-    is_armed: AtomicBool::new(false),
-    pages: [const { AtomicUsize::new(0) }; 2],
-};
 
 /// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
 /// which do not find it any more until the file is renewed. In the handler of SIGBUS.

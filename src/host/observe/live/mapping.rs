@@ -72,18 +72,15 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Where the pages of card and ledger are.
-struct LedgerPages {
-    /// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
-    copies: AtomicUsize,
-    /// Where the record lies: one of the three below.
-    state: AtomicU8,
+pyhost_os::state! {
+    /// Where the pages of card and ledger are.
+    static PAGES: LedgerPages {
+        /// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
+        copies: AtomicUsize = AtomicUsize::new(0),
+        /// Where the record lies: one of the three below.
+        state: AtomicU8 = AtomicU8::new(IN_MEMORY),
+    }
 }
-
-static PAGES: LedgerPages = LedgerPages {
-    copies: AtomicUsize::new(0),
-    state: AtomicU8::new(IN_MEMORY),
-};
 const IN_MEMORY: u8 = 0;
 const IN_FILE: u8 = 1;
 const LEAVES_FILE: u8 = 2;

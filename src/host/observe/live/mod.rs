@@ -87,24 +87,19 @@ fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
     PathBuffer::of(own)?.with(suffix.as_bytes())
 }
 
-/// The process's file, and how the process ends.
-struct LiveFile {
-    /// Somebody else may read the card: a file or a sampler has it.
-    is_shared: AtomicBool,
-    /// What a status or a signal of the end does not say by itself: one of the four below.
-    reason: AtomicU8,
-    /// The process has a file in a directory of `--live`.
-    has_file: AtomicBool,
-    /// The descriptor that holds the lock; -1 for none.
-    lock: AtomicI32,
+pyhost_os::state! {
+    /// The process's file, and how the process ends.
+    static STATE: LiveFile {
+        /// Somebody else may read the card: a file or a sampler has it.
+        is_shared: AtomicBool = AtomicBool::new(false),
+        /// What a status or a signal of the end does not say by itself: one of the four below.
+        reason: AtomicU8 = AtomicU8::new(NO_REASON),
+        /// The process has a file in a directory of `--live`.
+        has_file: AtomicBool = AtomicBool::new(false),
+        /// The descriptor that holds the lock; -1 for none.
+        lock: AtomicI32 = AtomicI32::new(-1),
+    }
 }
-
-static STATE: LiveFile = LiveFile {
-    is_shared: AtomicBool::new(false),
-    reason: AtomicU8::new(NO_REASON),
-    has_file: AtomicBool::new(false),
-    lock: AtomicI32::new(-1),
-};
 
 // Large and all zeros: not beside what begins with another value, which the file has.
 static NAMES: Exclusive<Names> = Exclusive::new(Names {
@@ -126,9 +121,6 @@ const TOLD: usize = 3;
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
 /// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
 /// host's options. If a resource is missing the ledger stays in memory, and a notice says so.
-///
-/// # Errors
-/// A directory that must not be used.
 pub fn start(
     place: &LedgerPlace,
     shared: bool,
@@ -279,9 +271,6 @@ fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
 }
 
 /// Keeps the ledger in a file of the process's own; false if it cannot, which a notice says.
-///
-/// # Errors
-/// A directory that was asked for and must not be used.
 fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
     let why = match prepare(path) {
         Ok(()) => return Ok(true),

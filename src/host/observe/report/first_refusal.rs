@@ -18,16 +18,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// How many dossiers are written to standard error.
 const MOST_WRITTEN: u32 = 10;
 
-/// The dossiers so far.
-struct Dossiers {
-    latest: Latest<Dossier>,
-    written: AtomicU32,
+pyhost_os::state! {
+    /// The dossiers so far.
+    static STATE: Dossiers {
+        latest: Latest<Dossier> = Latest::new(),
+        written: AtomicU32 = AtomicU32::new(0),
+    }
 }
-
-static STATE: Dossiers = Dossiers {
-    latest: Latest::new(),
-    written: AtomicU32::new(0),
-};
 
 /// The dossier of the latest shortage. Any thread, also from a signal handler.
 pub(super) fn latest() -> Option<Dossier> {

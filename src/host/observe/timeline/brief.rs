@@ -36,26 +36,19 @@ const WORTH: u64 = 16 << 20;
 /// No descriptor: there is no file, or it is opened at the end.
 const NONE: c_int = -1;
 
-/// The file of the brief, and what it says.
-struct BriefFile {
-    file: AtomicI32,
-    /// The path with its `%p`.
-    template: OnceLock<Vec<u8>>,
-    command: OnceLock<String>,
-    told_peak: AtomicU64,
-    told_refused: AtomicU64,
-    /// Output that this process writes only at its end, or never.
-    later: AtomicU8,
+pyhost_os::state! {
+    /// The file of the brief, and what it says.
+    static STATE: BriefFile {
+        file: AtomicI32 = AtomicI32::new(NONE),
+        /// The path with its `%p`.
+        template: OnceLock<Vec<u8>> = OnceLock::new(),
+        command: OnceLock<String> = OnceLock::new(),
+        told_peak: AtomicU64 = AtomicU64::new(0),
+        told_refused: AtomicU64 = AtomicU64::new(0),
+        /// Output that this process writes only at its end, or never.
+        later: AtomicU8 = AtomicU8::new(NEVER),
+    }
 }
-
-static STATE: BriefFile = BriefFile {
-    file: AtomicI32::new(NONE),
-    template: OnceLock::new(),
-    command: OnceLock::new(),
-    told_peak: AtomicU64::new(0),
-    told_refused: AtomicU64::new(0),
-    later: AtomicU8::new(NEVER),
-};
 
 /// Nothing is opened at the end.
 const NEVER: u8 = 0;

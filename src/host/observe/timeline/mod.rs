@@ -38,17 +38,14 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The two processes of a timeline.
-struct TimelineProcesses {
-    /// The sampler's process, and the process that it samples; 0 if there is none.
-    sampler: AtomicI32,
-    host: AtomicI32,
+pyhost_os::state! {
+    /// The two processes of a timeline.
+    static STATE: TimelineProcesses {
+        /// The sampler's process, and the process that it samples; 0 if there is none.
+        sampler: AtomicI32 = AtomicI32::new(0),
+        host: AtomicI32 = AtomicI32::new(0),
+    }
 }
-
-static STATE: TimelineProcesses = TimelineProcesses {
-    sampler: AtomicI32::new(0),
-    host: AtomicI32::new(0),
-};
 
 /// Nanoseconds that a host waits for the end of its timeline.
 const PATIENCE: u64 = 1_000_000_000;

@@ -24,17 +24,14 @@ struct Shared {
 // SAFETY: atomics.
 unsafe impl FromZeros for Shared {}
 
-/// What the sampler could not write.
-struct SamplerTrouble {
-    shared: AtomicPtr<Shared>,
-    /// The host has said it.
-    told: AtomicBool,
+pyhost_os::state! {
+    /// What the sampler could not write.
+    static STATE: SamplerTrouble {
+        shared: AtomicPtr<Shared> = AtomicPtr::new(null_mut()),
+        /// The host has said it.
+        told: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: SamplerTrouble = SamplerTrouble {
-    shared: AtomicPtr::new(null_mut()),
-    told: AtomicBool::new(false),
-};
 
 /// Which output an error is of.
 #[derive(Clone, Copy)]

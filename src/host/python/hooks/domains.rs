@@ -37,21 +37,17 @@ unsafe impl Send for Tables {}
 // SAFETY: as above; they are only read.
 unsafe impl Sync for Tables {}
 
-/// CPython's allocators before and after [`install`].
-struct InstalledDomains {
-    /// CPython's own tables, without debug hooks, from before [`install`].
-    own: OnceLock<Tables>,
-    /// The tables that [`install`] left, with debug hooks.
-    installed: OnceLock<Tables>,
-    /// [`install`] has left debug hooks.
-    debug_hooks: AtomicBool,
+pyhost_os::state! {
+    /// CPython's allocators before and after [`install`].
+    static STATE: InstalledDomains {
+        /// CPython's own tables, without debug hooks, from before [`install`].
+        own: OnceLock<Tables> = OnceLock::new(),
+        /// The tables that [`install`] left, with debug hooks.
+        installed: OnceLock<Tables> = OnceLock::new(),
+        /// [`install`] has left debug hooks.
+        debug_hooks: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: InstalledDomains = InstalledDomains {
-    own: OnceLock::new(),
-    installed: OnceLock::new(),
-    debug_hooks: AtomicBool::new(false),
-};
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;

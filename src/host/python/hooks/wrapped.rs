@@ -39,19 +39,15 @@ struct Original<T>(OnceLock<T>);
 // SAFETY: the tables hold function pointers and a context that CPython shares between threads.
 unsafe impl<T> Sync for Original<T> {}
 
-/// The allocators beneath the counting ones.
-struct WrappedAllocators {
-    domains: [Original<PyMemAllocatorEx>; 3],
-    arenas: Original<PyObjectArenaAllocator>,
-    /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
-    late_arenas: Original<PyObjectArenaAllocator>,
+pyhost_os::state! {
+    /// The allocators beneath the counting ones.
+    static STATE: WrappedAllocators {
+        domains: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3],
+        arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+        /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
+        late_arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+    }
 }
-
-static STATE: WrappedAllocators = WrappedAllocators {
-    domains: [const { Original(OnceLock::new()) }; 3],
-    arenas: Original(OnceLock::new()),
-    late_arenas: Original(OnceLock::new()),
-};
 
 /// The arena allocator underneath.
 fn arenas() -> &'static PyObjectArenaAllocator {

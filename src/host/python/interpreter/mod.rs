@@ -153,9 +153,6 @@ impl Interpreter {
 }
 
 /// Registers `function`, called last of all when Python has been finalised.
-///
-/// # Errors
-/// Python has no room for another function.
 pub fn at_finalized(function: extern "C" fn()) -> Result<(), Error> {
     // SAFETY: a function of the executable.
     match unsafe { ffi::Py_AtExit(Some(function)) } {

@@ -52,28 +52,21 @@ struct Plan {
     has_pads: bool,
 }
 
-/// What NumPy got, and whether it uses it.
-struct ArrayHandler {
-    /// A line says that array data is not counted.
-    is_reported: AtomicBool,
-    plan: OnceLock<Plan>,
-    /// The handler; made once, and NumPy's from then on.
-    handler: OnceLock<DataMemHandler>,
-    /// Whether it is installed in a NumPy of this process.
-    active: AtomicBool,
-    version: OnceLock<String>,
-    /// Array data is left to NumPy: see [`hand_over`].
-    handed_over: AtomicBool,
+pyhost_os::state! {
+    /// What NumPy got, and whether it uses it.
+    static STATE: ArrayHandler {
+        /// A line says that array data is not counted.
+        is_reported: AtomicBool = AtomicBool::new(false),
+        plan: OnceLock<Plan> = OnceLock::new(),
+        /// The handler; made once, and NumPy's from then on.
+        handler: OnceLock<DataMemHandler> = OnceLock::new(),
+        /// Whether it is installed in a NumPy of this process.
+        active: AtomicBool = AtomicBool::new(false),
+        version: OnceLock<String> = OnceLock::new(),
+        /// Array data is left to NumPy: see [`hand_over`].
+        handed_over: AtomicBool = AtomicBool::new(false),
+    }
 }
-
-static STATE: ArrayHandler = ArrayHandler {
-    is_reported: AtomicBool::new(false),
-    plan: OnceLock::new(),
-    handler: OnceLock::new(),
-    active: AtomicBool::new(false),
-    version: OnceLock::new(),
-    handed_over: AtomicBool::new(false),
-};
 
 /// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]

@@ -20,17 +20,7 @@ pub enum ArrayAllocator {
     System,
 }
 
-impl ArrayAllocator {
-    /// The name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            ArrayAllocator::Mimalloc => "mimalloc",
-            ArrayAllocator::Pool => "pool",
-            ArrayAllocator::Bfc => "bfc",
-            ArrayAllocator::System => "system",
-        }
-    }
-}
+pyhost_os::named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" System);
 
 /// The alignment of array data, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,24 +26,19 @@ const PATIENCE: u32 = 1 << 22;
 /// Bytes of the kernel's set of signals.
 const SIGNAL_SET: usize = 8;
 
-/// The lock and the table behind it.
-struct MapTableLock {
-    /// The thread that holds the lock; 0 if none does.
-    holder: AtomicUsize,
-    /// Whether the table holds anything.
-    used: AtomicBool,
-    /// Where the table's memory is; 0 before it is needed, 1 if the system gives none.
-    memory: AtomicUsize,
-    /// Never busy for the holder of the lock.
-    table: Exclusive<Option<Table<'static>>>,
+pyhost_os::state! {
+    /// The lock and the table behind it.
+    static STATE: MapTableLock {
+        /// The thread that holds the lock; 0 if none does.
+        holder: AtomicUsize = AtomicUsize::new(0),
+        /// Whether the table holds anything.
+        used: AtomicBool = AtomicBool::new(false),
+        /// Where the table's memory is; 0 before it is needed, 1 if the system gives none.
+        memory: AtomicUsize = AtomicUsize::new(0),
+        /// Never busy for the holder of the lock.
+        table: Exclusive<Option<Table<'static>>> = Exclusive::new(None),
+    }
 }
-
-static STATE: MapTableLock = MapTableLock {
-    holder: AtomicUsize::new(0),
-    used: AtomicBool::new(false),
-    memory: AtomicUsize::new(0),
-    table: Exclusive::new(None),
-};
 
 /// Whether any library has mapped anything so far.
 pub fn is_used() -> bool {

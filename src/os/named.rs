@@ -1,0 +1,32 @@
+//! Names of the values of a type, written once.
+
+/// A type whose values have names.
+pub trait Named: Copy + 'static {
+    /// The values that a name means, each with it.
+    const NAMES: &'static [(&'static str, Self)];
+
+    /// The value of a name.
+    fn of_name(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value)
+    }
+}
+
+/// Gives the values of a type their names.
+#[macro_export]
+macro_rules! named {
+    ($type:ident: $($name:literal $value:ident),*) => {
+        impl $type {
+            /// The name in options and reports.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($type::$value => $name),*
+                }
+            }
+        }
+
+        impl $crate::named::Named for $type {
+            const NAMES: &'static [(&'static str, Self)] = &[$(($name, $type::$value)),*];
+        }
+    };
+}
