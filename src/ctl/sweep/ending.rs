@@ -103,6 +103,8 @@ fn has_leak(errors: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use End::{Fatal, Hang, Leak, MemoryError, Signal, Status};
+    use libc::{SIGABRT, SIGSEGV};
 
     const LEAK: &str = "pyhost: 1 block leaked, 112 B: allocated since the script's start\n";
     const FREED_TWICE: &str = "pyhost: a block of 64 bytes of the account mem was freed twice, or written to after it was freed: x\n";
@@ -111,80 +113,48 @@ mod tests {
 
     #[test]
     fn a_run_is_known_by_its_status_and_its_last_lines() {
-        let ended = |raw| Some(ExitStatus::from_raw(raw));
-        for (status, errors, end) in [
-            (ended(0), "", End::Status(0)),
+        let text = |errors: &str| {
+            let errors = errors.replace("LEAK", LEAK).replace("TWICE", FREED_TWICE);
+            errors.replace("UNSURE", UNSURE)
+        };
+        for (raw, errors, end) in [
+            (0, "", Status(0)),
+            (0, "Exception ignored in x\nMemoryError\n", Status(0)),
+            (1 << 8, "Traceback\nMemoryError\n", MemoryError(1)),
+            (1 << 8, "numpy._ArrayMemoryError: Unable\n", MemoryError(1)),
+            (1 << 8, "ValueError: MemoryError\n", Status(1)),
+            (3 << 8, "", Status(3)),
             (
-                ended(0),
-                "Exception ignored in x\nMemoryError\n",
-                End::Status(0),
-            ),
-            (
-                ended(1 << 8),
-                "Traceback\nMemoryError\n",
-                End::MemoryError(1),
-            ),
-            (
-                ended(1 << 8),
-                "numpy.core._exceptions._ArrayMemoryError: Unable\n",
-                End::MemoryError(1),
-            ),
-            (ended(1 << 8), "ValueError: MemoryError\n", End::Status(1)),
-            (ended(3 << 8), "", End::Status(3)),
-            (
-                ended(libc::SIGSEGV),
+                SIGSEGV,
                 "Fatal Python error: Segmentation fault\n",
-                End::Signal(libc::SIGSEGV),
+                Signal(SIGSEGV),
             ),
-            (
-                ended(libc::SIGABRT),
-                "Fatal Python error: Aborted\n",
-                End::Signal(libc::SIGABRT),
-            ),
-            (
-                ended(libc::SIGABRT),
-                "Fatal Python error: f: no memory\n",
-                End::Fatal,
-            ),
-            (None, "", End::Hang),
-            (ended(23 << 8), LEAK, End::Leak(23)),
-            (ended(0), LEAK, End::Leak(0)),
-            (
-                ended(1 << 8),
-                &format!("Traceback\nMemoryError\n{LEAK}"),
-                End::Leak(1),
-            ),
-            (ended(23 << 8), "", End::Status(23)),
-            (ended(0), &format!("{LEAK}{UNSURE}"), End::Status(0)),
-            (
-                ended(1 << 8),
-                &format!("Traceback\nMemoryError\n{LEAK}{UNSURE}"),
-                End::MemoryError(1),
-            ),
+            (SIGABRT, "Fatal Python error: Aborted\n", Signal(SIGABRT)),
+            (SIGABRT, "Fatal Python error: f: no memory\n", Fatal),
+            (23 << 8, "LEAK", Leak(23)),
+            (0, "LEAK", Leak(0)),
+            (1 << 8, "Traceback\nMemoryError\nLEAK", Leak(1)),
+            (23 << 8, "", Status(23)),
+            (0, "LEAKUNSURE", Status(0)),
+            (1 << 8, "Traceback\nMemoryError\nLEAKUNSURE", MemoryError(1)),
             // Of two processes, one of which is certain.
             (
-                ended(23 << 8),
-                &format!("{LEAK}{UNSURE}{LEAK}  mem     1 of 112 bytes\n"),
-                End::Leak(23),
+                23 << 8,
+                "LEAKUNSURELEAK  mem     1 of 112 bytes\n",
+                Leak(23),
             ),
             (
-                ended(23 << 8),
-                &format!("{LEAK}  mem     1 of 112 bytes\n{LEAK}{UNSURE}"),
-                End::Leak(23),
+                23 << 8,
+                "LEAK  mem     1 of 112 bytes\nLEAKUNSURE",
+                Leak(23),
             ),
-            (
-                ended(0),
-                &format!("{LEAK}{UNSURE}text\n{LEAK}{UNSURE}"),
-                End::Status(0),
-            ),
+            (0, "LEAKUNSUREtext\nLEAKUNSURE", Status(0)),
             // A block that was freed twice is a finding, also beside a daemon thread.
-            (
-                ended(0),
-                &format!("{FREED_TWICE}{LEAK}{UNSURE}"),
-                End::Leak(0),
-            ),
+            (0, "TWICELEAKUNSURE", Leak(0)),
         ] {
-            assert_eq!(End::of(status, errors), end, "{errors}");
+            let status = Some(ExitStatus::from_raw(raw));
+            assert_eq!(End::of(status, &text(errors)), end, "{errors}");
         }
+        assert_eq!(End::of(None, ""), Hang);
     }
 }

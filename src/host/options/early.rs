@@ -115,61 +115,28 @@ mod tests {
 
     #[test]
     fn the_region_is_found_where_the_hosts_options_are_and_the_option_wins() {
-        const NONE: [&str; 1] = ["HOME=/"];
-        const VARIABLE: [&str; 2] = ["HOME=/", "PYHOST_REGION=32M,lock"];
+        const VARIABLE: &str = "HOME=/ PYHOST_REGION=32M,lock";
         for (arguments, environment, expected) in [
-            (
-                &["pyhost", "--region", "24M", "s.py"][..],
-                &NONE[..],
-                Some(24),
-            ),
-            (
-                &["pyhost", "--region=24M,lock", "s.py"],
-                &VARIABLE,
-                Some(24),
-            ),
-            (&["pyhost", "--region=huge-pages,24M"], &NONE, Some(24)),
-            (
-                &["pyhost", "--retain", "small", "--region=9M"],
-                &NONE,
-                Some(9),
-            ),
-            (
-                &["pyhost", "--stats=json", "--region", "9M"],
-                &NONE,
-                Some(9),
-            ),
-            (
-                &["pyhost", "--debug-hooks", "s.py", "--region=9M"],
-                &NONE,
-                None,
-            ),
-            (&["pyhost", "--stats", "s.py", "--region=9M"], &NONE, None),
-            (
-                &["pyhost", "--timeline", "T", "--region=9M"],
-                &NONE,
-                Some(9),
-            ),
-            (&["pyhost", "s.py", "--region=9M"], &NONE, None),
-            (&["pyhost", "--", "--region=9M"], &NONE, None),
-            (&["pyhost", "--version", "--region=9M"], &NONE, None),
-            (&["pyhost", "--region"], &NONE, None),
-            (&["pyhost", "--region=x"], &VARIABLE, None),
-            (&["pyhost"], &VARIABLE, Some(32)),
-            (&["pyhost"], &["PYHOST_REGION="], baked::region()),
-            (&["python3", "--region=24M"], &VARIABLE, Some(32)),
+            ("pyhost --region 24M s.py", "HOME=/", Some(24 << 20)),
+            ("pyhost --region=24M,lock s.py", VARIABLE, Some(24 << 20)),
+            ("pyhost --region=huge-pages,24M", "", Some(24 << 20)),
+            ("pyhost --retain small --region=9M", "", Some(9 << 20)),
+            ("pyhost --stats=json --region 9M", "", Some(9 << 20)),
+            ("pyhost --debug-hooks s.py --region=9M", "", None),
+            ("pyhost --stats s.py --region=9M", "", None),
+            ("pyhost --timeline T --region=9M", "", Some(9 << 20)),
+            ("pyhost s.py --region=9M", "", None),
+            ("pyhost -- --region=9M", "", None),
+            ("pyhost --version --region=9M", "", None),
+            ("pyhost --region", "", None),
+            ("pyhost --region=x", VARIABLE, None),
+            ("pyhost", VARIABLE, Some(32 << 20)),
+            ("pyhost", "PYHOST_REGION=", baked::region()),
+            ("python3 --region=24M", VARIABLE, Some(32 << 20)),
         ] {
-            let bytes = |texts: &[&'static str]| -> Vec<&'static [u8]> {
-                texts.iter().map(|text| text.as_bytes()).collect()
-            };
-            let (arguments, environment) = (bytes(arguments), bytes(environment));
-            let parts = given(
-                "--region",
-                arguments.iter().copied(),
-                environment.iter().copied(),
-            );
-            let expected = expected.map(|size| if size < 99 { size << 20 } else { size });
-            assert_eq!(region_size(parts), expected, "{arguments:?}");
+            let words = |text: &'static str| text.split_ascii_whitespace().map(str::as_bytes);
+            let parts = given("--region", words(arguments), words(environment));
+            assert_eq!(region_size(parts), expected, "{arguments}");
         }
     }
 }

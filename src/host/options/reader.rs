@@ -149,21 +149,24 @@ mod tests {
     #[test]
     fn host_options_end_where_pythons_begin() {
         for (words, count) in [
-            (&[] as &[&str], 0),
-            (&["script.py", "--stats"], 0),
-            (&["--stats", "script.py"], 1),
-            (&["--stats=json", "--brief", "R", "-c", "pass"], 3),
-            (&["--brief=R", "--version"], 1),
-            (&["--timeline", "T", "s.py"], 2),
-            (&["--check-hash-based-pycs", "always", "s.py"], 0),
-            (&["-V"], 0),
-            (&["--", "--stats"], 0),
-            (&["--wrong", "s.py"], 1),
-            (&["--allocator"], 1),
+            ("", 0),
+            ("script.py --stats", 0),
+            ("--stats script.py", 1),
+            ("--stats=json --brief R -c pass", 3),
+            ("--brief=R --version", 1),
+            ("--timeline T s.py", 2),
+            ("--check-hash-based-pycs always s.py", 0),
+            ("-V", 0),
+            ("-- --stats", 0),
+            ("--wrong s.py", 1),
+            ("--allocator", 1),
         ] {
-            let found = host_options(words.iter().map(|word| word.as_bytes()));
-            let words_of_host: usize = found.map(|found| found.words).sum();
-            assert_eq!(words_of_host, count, "{words:?}");
+            let found = host_options(words.split_ascii_whitespace().map(str::as_bytes));
+            assert_eq!(
+                found.map(|found| found.words).sum::<usize>(),
+                count,
+                "{words}"
+            );
         }
     }
 }
