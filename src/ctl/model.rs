@@ -97,126 +97,287 @@ fn check_figures(report: &Value) -> Result<(), String> {
     check(&report["total"], "total", "peak_bytes")
 }
 
-/// The whole report.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Report {
-    pub schema: String,
-    pub partial: bool,
-    pub host: HostFacts,
-    pub python: Python,
-    pub process: Process,
-    pub children: Option<Children>,
-    pub allocator: Option<String>,
-    pub left_to: Option<String>,
-    pub debug_hooks: Option<bool>,
-    pub numpy: Option<Numpy>,
-    pub region: Option<Region>,
-    pub faults: Option<Faults>,
-    pub guards: Option<Guards>,
-    pub leaks: Option<Leaks>,
-    pub accounts: Ordered<Account>,
-    pub total: Total,
-    pub big_blocks_left_out: Option<i64>,
-    #[serde(deserialize_with = "caps")]
-    pub caps: Caps,
-    pub balance: Option<Balance>,
-    pub size_classes: Option<Ordered<Vec<SizeClass>>>,
-    pub big_blocks: Option<BigBlocks>,
-    pub at_peak: Option<AtPeak>,
-    pub lines: Option<SampledLines>,
-    /// Why there are none, though there are samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lines_missing: Option<String>,
+/// Parts of a report: each may lack any of its fields.
+macro_rules! parts {
+    ($($(#[$doc:meta])* pub struct $name:ident { $($fields:tt)* })+) => {
+        $(
+            #[derive(Debug, Default, Serialize, Deserialize)]
+            #[serde(default)]
+            $(#[$doc])*
+            pub struct $name { $($fields)* }
+        )+
+    };
 }
 
-/// The program that ran the script.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HostFacts {
-    pub version: Option<String>,
-    pub mimalloc: Option<String>,
-    pub native: Option<String>,
-    pub profile: Option<String>,
-}
+parts! {
+    /// The whole report.
+    pub struct Report {
+        pub schema: String,
+        pub partial: bool,
+        pub host: HostFacts,
+        pub python: Python,
+        pub process: Process,
+        pub children: Option<Children>,
+        pub allocator: Option<String>,
+        pub left_to: Option<String>,
+        pub debug_hooks: Option<bool>,
+        pub numpy: Option<Numpy>,
+        pub region: Option<Region>,
+        pub faults: Option<Faults>,
+        pub guards: Option<Guards>,
+        pub leaks: Option<Leaks>,
+        pub accounts: Ordered<Account>,
+        pub total: Total,
+        pub big_blocks_left_out: Option<i64>,
+        #[serde(deserialize_with = "caps")]
+        pub caps: Caps,
+        pub balance: Option<Balance>,
+        pub size_classes: Option<Ordered<Vec<SizeClass>>>,
+        pub big_blocks: Option<BigBlocks>,
+        pub at_peak: Option<AtPeak>,
+        pub lines: Option<SampledLines>,
+        /// Why there are none, though there are samples.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub lines_missing: Option<String>,
+    }
 
-/// The libpython that was loaded.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Python {
-    pub version: Option<String>,
-    pub debug_build: Option<bool>,
-    pub free_threaded: Option<bool>,
-}
+    /// The program that ran the script.
+    pub struct HostFacts {
+        pub version: Option<String>,
+        pub mimalloc: Option<String>,
+        pub native: Option<String>,
+        pub profile: Option<String>,
+    }
 
-/// The process that reports.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Process {
-    pub pid: Option<i64>,
-    pub argv: Vec<String>,
-    pub command: Option<String>,
-    pub started: Option<String>,
-    pub forked: Option<bool>,
-    pub inherited_live_bytes: Option<i64>,
-    pub wall_seconds: Option<f64>,
-    pub ended_by: Option<String>,
-    pub exit_status: Option<i64>,
-    pub resident_bytes: Option<i64>,
-    pub peak_resident_bytes: Option<i64>,
-    pub peak_resident_source: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finalized_resident_bytes: Option<i64>,
-}
+    /// The libpython that was loaded.
+    pub struct Python {
+        pub version: Option<String>,
+        pub debug_build: Option<bool>,
+        pub free_threaded: Option<bool>,
+    }
 
-/// Memory that the figures do not include.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Children {
-    pub forks: i64,
-    pub largest_peak_resident_bytes: Option<i64>,
-    pub largest_peak_resident_at_most_bytes: Option<i64>,
-}
+    /// The process that reports.
+    pub struct Process {
+        pub pid: Option<i64>,
+        pub argv: Vec<String>,
+        pub command: Option<String>,
+        pub started: Option<String>,
+        pub forked: Option<bool>,
+        pub inherited_live_bytes: Option<i64>,
+        pub wall_seconds: Option<f64>,
+        pub ended_by: Option<String>,
+        pub exit_status: Option<i64>,
+        pub resident_bytes: Option<i64>,
+        pub peak_resident_bytes: Option<i64>,
+        pub peak_resident_source: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub finalized_resident_bytes: Option<i64>,
+    }
 
-/// An account's figures.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Account {
-    pub active: bool,
-    pub live_bytes: i64,
-    pub peak_bytes: i64,
-    pub live_blocks: i64,
-    pub total_blocks: i64,
-    pub refused: i64,
-    pub failed: i64,
-    pub injected: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finalized_live_bytes: Option<i64>,
-}
+    /// Memory that the figures do not include.
+    pub struct Children {
+        pub forks: i64,
+        pub largest_peak_resident_bytes: Option<i64>,
+        pub largest_peak_resident_at_most_bytes: Option<i64>,
+    }
 
-/// The figures of all accounts together, or those of one at a refusal.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Total {
-    pub live_bytes: i64,
-    pub peak_bytes: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finalized_live_bytes: Option<i64>,
-}
+    /// An account's figures.
+    pub struct Account {
+        pub active: bool,
+        pub live_bytes: i64,
+        pub peak_bytes: i64,
+        pub live_blocks: i64,
+        pub total_blocks: i64,
+        pub refused: i64,
+        pub failed: i64,
+        pub injected: i64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub finalized_live_bytes: Option<i64>,
+    }
 
-/// The section `caps`: scopes and their ceilings, and what was refused.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Caps {
-    /// A ceiling for each scope, `total` or an account; and what this version does not know.
-    #[serde(flatten)]
-    pub scopes: Map<String, Value>,
-    /// The first refusal of the latest shortage.
-    pub dossier: Option<Dossier>,
-    /// How many refusals the host reported.
-    pub told_refusals: Option<i64>,
-    /// The last refusal in a host's file, as a line.
-    pub last_refusal: Option<String>,
+    /// The figures of all accounts together, or those of one at a refusal.
+    pub struct Total {
+        pub live_bytes: i64,
+        pub peak_bytes: i64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub finalized_live_bytes: Option<i64>,
+    }
+
+    /// The section `caps`: scopes and their ceilings, and what was refused.
+    pub struct Caps {
+        /// A ceiling for each scope, `total` or an account; and what this version does not know.
+        #[serde(flatten)]
+        pub scopes: Map<String, Value>,
+        /// The first refusal of the latest shortage.
+        pub dossier: Option<Dossier>,
+        /// How many refusals the host reported.
+        pub told_refusals: Option<i64>,
+        /// The last refusal in a host's file, as a line.
+        pub last_refusal: Option<String>,
+    }
+
+    /// A refused request, and the memory that was live then.
+    pub struct Dossier {
+        pub number: i64,
+        pub scope: String,
+        pub account: String,
+        pub size_bytes: i64,
+        pub cap_bytes: i64,
+        pub live_bytes: i64,
+        pub how: String,
+        pub limit: Option<Limit>,
+        pub traceback: Vec<String>,
+        /// Each account's live and peak bytes.
+        pub accounts: Ordered<Total>,
+        pub size_classes: Vec<HeldClass>,
+        pub big_blocks: i64,
+        pub big_bytes: i64,
+        pub largest: Vec<BigBlock>,
+    }
+
+    /// The block of code whose limit it was.
+    pub struct Limit {
+        pub bytes: i64,
+        pub base_bytes: i64,
+        pub file: String,
+        pub line: i64,
+    }
+
+    /// A size class at a refusal.
+    pub struct HeldClass {
+        pub account: String,
+        pub block_bytes: i64,
+        pub blocks: i64,
+    }
+
+    /// A live block of 1 MiB or more.
+    pub struct BigBlock {
+        pub account: String,
+        pub size_bytes: i64,
+        pub age_seconds: Option<f64>,
+        pub file: Option<String>,
+        pub line: Option<i64>,
+    }
+
+    /// The resident size, explained.
+    pub struct Balance {
+        pub resident_bytes: i64,
+        pub rows: Vec<BalanceRow>,
+        pub mapped: Vec<MappedBy>,
+        pub remainder_bytes: i64,
+    }
+
+    /// The highest moment that the host saw.
+    pub struct AtPeak {
+        pub seconds: f64,
+        pub live_bytes: i64,
+        pub accounts: Ordered<i64>,
+        pub resident_bytes: Option<i64>,
+        pub big_blocks: BigBlocks,
+        pub balance: Option<SheetAtPeak>,
+    }
+
+    /// Blocks of 1 MiB and more at one moment.
+    pub struct BigBlocks {
+        pub blocks: i64,
+        pub bytes: i64,
+        pub largest: Vec<BigBlock>,
+    }
+
+    /// A balance sheet, and the moment that it is of.
+    pub struct SheetAtPeak {
+        pub seconds: f64,
+        pub live_bytes: i64,
+        #[serde(flatten)]
+        pub balance: Balance,
+    }
+
+    /// Memory that a library has mapped itself.
+    pub struct MappedBy {
+        pub library: String,
+        pub mapped_bytes: i64,
+        pub resident_bytes: i64,
+    }
+
+    /// A part of the resident size.
+    pub struct BalanceRow {
+        pub name: String,
+        pub kind: String,
+        pub resident_bytes: i64,
+    }
+
+    /// Blocks of one size in an account's heap.
+    pub struct SizeClass {
+        pub block_bytes: i64,
+        pub live_blocks: i64,
+        pub live_bytes: i64,
+        pub capacity_bytes: i64,
+    }
+
+    /// The allocator of array data.
+    pub struct Numpy {
+        pub version: Option<String>,
+        pub allocator: String,
+        pub align: Option<i64>,
+        pub huge_pages: Option<String>,
+        pub numa_node: Option<i64>,
+        pub pool: Option<Ordered<Value>>,
+        pub region: Option<Ordered<Value>>,
+    }
+
+    /// The bounded heap.
+    pub struct Region {
+        pub size_bytes: i64,
+        pub reserved_bytes: i64,
+        pub committed_bytes: i64,
+        pub peak_committed_bytes: i64,
+        pub before_main_bytes: i64,
+        pub refused_commits: i64,
+        pub locked: bool,
+        pub huge_pages: bool,
+    }
+
+    /// The rules of `--fail`.
+    pub struct Faults {
+        pub rules: Vec<FaultRule>,
+    }
+
+    /// A rule, and the requests that it counted.
+    pub struct FaultRule {
+        pub rule: String,
+        pub requests: i64,
+        pub injected: i64,
+    }
+
+    /// Guard pages.
+    pub struct Guards {
+        pub min_bytes: i64,
+        pub every: i64,
+        pub guarded_blocks: i64,
+        pub live_blocks: i64,
+        pub missed_blocks: i64,
+    }
+
+    /// The findings of the leak check.
+    pub struct Leaks {
+        pub blocks: i64,
+        pub bytes: i64,
+        pub threads: i64,
+        pub interpreters: bool,
+        pub sure: bool,
+        pub groups: Vec<LeakGroup>,
+    }
+
+    /// Lost blocks of one kind.
+    pub struct LeakGroup {
+        pub account: String,
+        pub block_bytes: i64,
+        pub blocks: i64,
+        #[serde(rename = "type")]
+        pub type_name: Option<String>,
+        pub file: Option<String>,
+        pub line: Option<i64>,
+    }
 }
 
 impl Caps {
@@ -237,205 +398,6 @@ impl Caps {
 /// The section where it may be null.
 fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
     Option::deserialize(input).map(Option::unwrap_or_default)
-}
-
-/// A refused request, and the memory that was live then.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Dossier {
-    pub number: i64,
-    pub scope: String,
-    pub account: String,
-    pub size_bytes: i64,
-    pub cap_bytes: i64,
-    pub live_bytes: i64,
-    pub how: String,
-    pub limit: Option<Limit>,
-    pub traceback: Vec<String>,
-    /// Each account's live and peak bytes.
-    pub accounts: Ordered<Total>,
-    pub size_classes: Vec<HeldClass>,
-    pub big_blocks: i64,
-    pub big_bytes: i64,
-    pub largest: Vec<BigBlock>,
-}
-
-/// The block of code whose limit it was.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limit {
-    pub bytes: i64,
-    pub base_bytes: i64,
-    pub file: String,
-    pub line: i64,
-}
-
-/// A size class at a refusal.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HeldClass {
-    pub account: String,
-    pub block_bytes: i64,
-    pub blocks: i64,
-}
-
-/// A live block of 1 MiB or more.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BigBlock {
-    pub account: String,
-    pub size_bytes: i64,
-    pub age_seconds: Option<f64>,
-    pub file: Option<String>,
-    pub line: Option<i64>,
-}
-
-/// The resident size, explained.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Balance {
-    pub resident_bytes: i64,
-    pub rows: Vec<BalanceRow>,
-    pub mapped: Vec<MappedBy>,
-    pub remainder_bytes: i64,
-}
-
-/// The highest moment that the host saw.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct AtPeak {
-    pub seconds: f64,
-    pub live_bytes: i64,
-    pub accounts: Ordered<i64>,
-    pub resident_bytes: Option<i64>,
-    pub big_blocks: BigBlocks,
-    pub balance: Option<SheetAtPeak>,
-}
-
-/// Blocks of 1 MiB and more at one moment.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BigBlocks {
-    pub blocks: i64,
-    pub bytes: i64,
-    pub largest: Vec<BigBlock>,
-}
-
-/// A balance sheet, and the moment that it is of.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SheetAtPeak {
-    pub seconds: f64,
-    pub live_bytes: i64,
-    #[serde(flatten)]
-    pub balance: Balance,
-}
-
-/// Memory that a library has mapped itself.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MappedBy {
-    pub library: String,
-    pub mapped_bytes: i64,
-    pub resident_bytes: i64,
-}
-
-/// A part of the resident size.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BalanceRow {
-    pub name: String,
-    pub kind: String,
-    pub resident_bytes: i64,
-}
-
-/// Blocks of one size in an account's heap.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SizeClass {
-    pub block_bytes: i64,
-    pub live_blocks: i64,
-    pub live_bytes: i64,
-    pub capacity_bytes: i64,
-}
-
-/// The allocator of array data.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Numpy {
-    pub version: Option<String>,
-    pub allocator: String,
-    pub align: Option<i64>,
-    pub huge_pages: Option<String>,
-    pub numa_node: Option<i64>,
-    pub pool: Option<Ordered<Value>>,
-    pub region: Option<Ordered<Value>>,
-}
-
-/// The bounded heap.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Region {
-    pub size_bytes: i64,
-    pub reserved_bytes: i64,
-    pub committed_bytes: i64,
-    pub peak_committed_bytes: i64,
-    pub before_main_bytes: i64,
-    pub refused_commits: i64,
-    pub locked: bool,
-    pub huge_pages: bool,
-}
-
-/// The rules of `--fail`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Faults {
-    pub rules: Vec<FaultRule>,
-}
-
-/// A rule, and the requests that it counted.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FaultRule {
-    pub rule: String,
-    pub requests: i64,
-    pub injected: i64,
-}
-
-/// Guard pages.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Guards {
-    pub min_bytes: i64,
-    pub every: i64,
-    pub guarded_blocks: i64,
-    pub live_blocks: i64,
-    pub missed_blocks: i64,
-}
-
-/// The findings of the leak check.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Leaks {
-    pub blocks: i64,
-    pub bytes: i64,
-    pub threads: i64,
-    pub interpreters: bool,
-    pub sure: bool,
-    pub groups: Vec<LeakGroup>,
-}
-
-/// Lost blocks of one kind.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LeakGroup {
-    pub account: String,
-    pub block_bytes: i64,
-    pub blocks: i64,
-    #[serde(rename = "type")]
-    pub type_name: Option<String>,
-    pub file: Option<String>,
-    pub line: Option<i64>,
 }
 
 #[cfg(test)]

@@ -38,15 +38,9 @@ impl View {
         self.of_samples().name()
     }
 
-    /// The view of a host's samples.
+    /// The view of a host's samples, which have the same order.
     pub(super) fn of_samples(self) -> sampler::View {
-        match self {
-            View::AtPeak => sampler::View::AtPeak,
-            View::AtAccountPeak => sampler::View::AtAccountPeak,
-            View::Live => sampler::View::Live,
-            View::Allocated => sampler::View::Allocated,
-            View::Grown => sampler::View::Grown,
-        }
+        sampler::View::ALL[self as usize]
     }
 
     /// Whether the ages of the bytes are known.
