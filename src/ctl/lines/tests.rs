@@ -40,6 +40,14 @@ fn mixed() -> Stacks {
     .unwrap()
 }
 
+/// The names and bytes of all rows.
+fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
+    let table = Table::new(stacks, view, by, None);
+    let rows = table.rows.iter();
+    rows.map(|row| (row.subject.to_string(), row.sum.bytes))
+        .collect()
+}
+
 /// The names, bytes and errors of all rows.
 fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
     let stacks = mixed();
@@ -186,11 +194,7 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
 fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
     let report = Report::of_json(&sample_value().to_string()).unwrap();
     let stacks = Stacks::by_thread(&report).unwrap();
-    let rows = |view, by| -> Vec<(String, i64)> {
-        let table = Table::new(&stacks, view, by, None);
-        let row = |row: &Row| (row.subject.to_string(), row.sum.bytes);
-        table.rows.iter().map(row).collect()
-    };
+    let rows = |view, by| sums(&stacks, view, by);
     let named = |rows: &[(&str, i64)]| -> Vec<(String, i64)> {
         rows.iter()
             .map(|(name, bytes)| (name.to_string(), *bytes))
@@ -275,12 +279,7 @@ fn replaced() -> Value {
 #[test]
 fn a_line_whose_bytes_another_stack_replaced_has_not_grown() {
     let stacks = stacks_of(&replaced()).unwrap();
-    let named = |by| -> Vec<(String, i64)> {
-        let table = Table::new(&stacks, View::Grown, by, None);
-        let rows = table.rows.iter();
-        rows.map(|row| (row.subject.to_string(), row.sum.bytes))
-            .collect()
-    };
+    let named = |by| sums(&stacks, View::Grown, by);
     assert_eq!(named(By::Line), [("/job.py:8 in more".to_owned(), 75)]);
     assert_eq!(named(By::File), [("/job.py".to_owned(), 5)]);
     assert_eq!(named(By::Account), [("obj".to_owned(), 5)]);

@@ -81,28 +81,6 @@ pub fn empty() -> Stacks {
     stacks_of(&with_lines(&json!({"interval_bytes": 64}))).unwrap()
 }
 
-/// The bytes of a view of the sample.
-pub fn total(view: View) -> i64 {
-    match view {
-        View::AtPeak => 1400,
-        View::AtAccountPeak => 1600,
-        View::Grown => 200,
-        View::Live => 300,
-        View::Allocated => 2600,
-    }
-}
-
-/// The blocks of a view of the sample.
-pub fn blocks(view: View) -> i64 {
-    match view {
-        View::AtPeak => 9,
-        View::AtAccountPeak => 10,
-        View::Grown => 2,
-        View::Live => 3,
-        View::Allocated => 25,
-    }
-}
-
 /// A text with a few changes, which make it no report in half of the cases.
 pub fn mutated(whole: &str, random: &mut Random) -> String {
     let pieces = [

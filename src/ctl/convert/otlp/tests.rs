@@ -1,6 +1,6 @@
 use super::message::ProfilesDictionary;
 use super::*;
-use crate::stacks::tests::{blocks, call, empty, row, sample, stacks_of, total, with_lines};
+use crate::stacks::tests::{call, empty, row, sample, stacks_of, with_lines};
 use pyhost_record::output::format::{ENOUGH, is_ours};
 use serde_json::json;
 use std::collections::HashSet;
@@ -16,30 +16,6 @@ fn profiles(data: &ProfilesData) -> &[Profile] {
 
 fn tables(data: &ProfilesData) -> &ProfilesDictionary {
     data.dictionary.as_ref().unwrap()
-}
-
-#[test]
-fn each_profile_has_the_sum_of_its_view() {
-    for view in View::ALL {
-        let data = decoded(&sample(), view);
-        let in_use = in_use_of(view);
-        let mut expected = vec![
-            ("inuse_space", total(in_use)),
-            ("inuse_objects", blocks(in_use)),
-            ("alloc_space", total(View::Allocated)),
-            ("alloc_objects", blocks(View::Allocated)),
-        ];
-        if view == View::Allocated {
-            expected.rotate_left(2);
-        }
-        let texts = &tables(&data).string_table;
-        let found = profiles(&data).iter().map(|profile| {
-            let name = profile.sample_type.unwrap().type_strindex;
-            let values = profile.samples.iter().map(|sample| sample.values[0]);
-            (texts[name as usize].as_str(), values.sum::<i64>())
-        });
-        assert_eq!(found.collect::<Vec<_>>(), expected, "{view:?}");
-    }
 }
 
 /// A table has its zero value first, nothing twice, and the entries of exactly these indices.

@@ -29,6 +29,11 @@ impl Tree {
         self
     }
 
+    /// Writes a file of a control group.
+    fn group(&self, path: &str, text: &str) -> &Tree {
+        self.file(&format!("sys/fs/cgroup/{path}"), text)
+    }
+
     /// The limit's bytes and where it was found.
     fn found(&self) -> Option<(u64, String)> {
         let limit = limit_below(&self.0)?;
@@ -55,12 +60,12 @@ fn at(bytes: u64, place: &str) -> Option<(u64, String)> {
 #[test]
 fn the_lowest_limit_on_the_way_up_holds() {
     let tree = Tree::new("0::/a/b/c\n", V2_MOUNT);
-    tree.file("sys/fs/cgroup/a/b/c/memory.max", "max\n")
-        .file("sys/fs/cgroup/a/b/memory.max", "3000\n")
-        .file("sys/fs/cgroup/a/memory.max", "2000\n")
-        .file("sys/fs/cgroup/a/other/memory.max", "1\n");
+    tree.group("a/b/c/memory.max", "max\n")
+        .group("a/b/memory.max", "3000\n")
+        .group("a/memory.max", "2000\n")
+        .group("a/other/memory.max", "1\n");
     assert_eq!(tree.found(), at(2000, "memory.max of /sys/fs/cgroup/a"));
-    tree.file("sys/fs/cgroup/a/b/c/memory.high", "1500\n");
+    tree.group("a/b/c/memory.high", "1500\n");
     assert_eq!(
         tree.found(),
         at(1500, "memory.high of /sys/fs/cgroup/a/b/c")
@@ -71,16 +76,15 @@ fn the_lowest_limit_on_the_way_up_holds() {
 fn no_limit_is_none() {
     let tree = Tree::new("0::/a\n", V2_MOUNT);
     assert_eq!(tree.found(), None);
-    tree.file("sys/fs/cgroup/a/memory.max", "max\n")
-        .file("sys/fs/cgroup/a/memory.high", "max\n");
+    tree.group("a/memory.max", "max\n")
+        .group("a/memory.high", "max\n");
     assert_eq!(tree.found(), None);
 
     let tree = Tree::new("4:memory:/a\n", V1_MOUNT);
-    tree.file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", NONE_V1)
-        .file(
-            "sys/fs/cgroup/memory/a/memory.stat",
-            "hierarchical_memory_limit 9223372036854710272\n",
-        );
+    tree.group("memory/a/memory.limit_in_bytes", NONE_V1).group(
+        "memory/a/memory.stat",
+        "hierarchical_memory_limit 9223372036854710272\n",
+    );
     assert_eq!(tree.found(), None);
     assert_eq!(Tree::new("", "").found(), None);
     assert_eq!(limit_below(Path::new("/nonexistent")), None);
@@ -89,28 +93,28 @@ fn no_limit_is_none() {
 #[test]
 fn of_equal_limits_the_nearest_groups_is_told() {
     let tree = Tree::new("0::/a/b\n", V2_MOUNT);
-    tree.file("sys/fs/cgroup/a/b/memory.max", "2000\n")
-        .file("sys/fs/cgroup/a/memory.max", "2000\n");
+    tree.group("a/b/memory.max", "2000\n")
+        .group("a/memory.max", "2000\n");
     assert_eq!(tree.found(), at(2000, "memory.max of /sys/fs/cgroup/a/b"));
 }
 
 #[test]
 fn version_1_inherits_limits_only_where_the_hierarchy_is_used() {
     let tree = Tree::new("5:cpu:/x\n4:hugetlb,memory:/a/b\n0::/\n", V1_MOUNT);
-    tree.file("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "5000\n")
-        .file(
-            "sys/fs/cgroup/memory/a/b/memory.stat",
+    tree.group("memory/a/b/memory.limit_in_bytes", "5000\n")
+        .group(
+            "memory/a/b/memory.stat",
             "total_rss 1\nhierarchical_memory_limit 4000\n",
         )
-        .file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4000\n")
-        .file("sys/fs/cgroup/memory/a/memory.use_hierarchy", "1\n");
+        .group("memory/a/memory.limit_in_bytes", "4000\n")
+        .group("memory/a/memory.use_hierarchy", "1\n");
     let name = "memory.limit_in_bytes";
     assert_eq!(
         tree.found(),
         at(4000, &format!("{name} of /sys/fs/cgroup/memory/a"))
     );
-    tree.file("sys/fs/cgroup/memory/a/memory.use_hierarchy", "0\n")
-        .file("sys/fs/cgroup/memory/a/b/memory.stat", "total_rss 1\n");
+    tree.group("memory/a/memory.use_hierarchy", "0\n")
+        .group("memory/a/b/memory.stat", "total_rss 1\n");
     assert_eq!(
         tree.found(),
         at(5000, &format!("{name} of /sys/fs/cgroup/memory/a/b"))
@@ -120,11 +124,10 @@ fn version_1_inherits_limits_only_where_the_hierarchy_is_used() {
 #[test]
 fn version_1_tells_of_limits_above_the_visible_root() {
     let tree = Tree::new("4:memory:/\n", V1_MOUNT);
-    tree.file("sys/fs/cgroup/memory/memory.limit_in_bytes", NONE_V1)
-        .file(
-            "sys/fs/cgroup/memory/memory.stat",
-            "total_rss 1\nhierarchical_memory_limit 7000\n",
-        );
+    tree.group("memory/memory.limit_in_bytes", NONE_V1).group(
+        "memory/memory.stat",
+        "total_rss 1\nhierarchical_memory_limit 7000\n",
+    );
     let place = "hierarchical_memory_limit in memory.stat of /sys/fs/cgroup/memory";
     assert_eq!(tree.found(), at(7000, place));
 }
@@ -137,9 +140,9 @@ fn of_a_hybrid_system_the_hierarchy_with_the_controller_counts() {
         "4:memory:/a\n3:cpuset:/b\n0::/u\n",
         &[unified, other, V1_MOUNT].concat(),
     );
-    tree.file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "6000\n")
-        .file("sys/fs/cgroup/cpuset/b/memory.limit_in_bytes", "1\n")
-        .file("sys/fs/cgroup/unified/u/cgroup.procs", "");
+    tree.group("memory/a/memory.limit_in_bytes", "6000\n")
+        .group("cpuset/b/memory.limit_in_bytes", "1\n")
+        .group("unified/u/cgroup.procs", "");
     let place = "memory.limit_in_bytes of /sys/fs/cgroup/memory/a";
     assert_eq!(tree.found(), at(6000, place));
 }
@@ -148,18 +151,18 @@ fn of_a_hybrid_system_the_hierarchy_with_the_controller_counts() {
 fn a_container_sees_its_own_group_at_the_mount() {
     // A private cgroup namespace.
     let tree = Tree::new("0::/\n", V2_MOUNT);
-    tree.file("sys/fs/cgroup/memory.max", "4096\n");
+    tree.group("memory.max", "4096\n");
     assert_eq!(tree.found(), at(4096, "memory.max of /sys/fs/cgroup"));
     // The host's namespace, of which the mount shows the container's part.
     let part = V1_MOUNT.replace(" / ", " /docker/abc ");
     let tree = Tree::new("4:memory:/docker/abc/in\n", &part);
-    tree.file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n")
-        .file("sys/fs/cgroup/memory/in/memory.limit_in_bytes", "9000\n");
+    tree.group("memory/memory.limit_in_bytes", "8192\n")
+        .group("memory/in/memory.limit_in_bytes", "9000\n");
     let place = "memory.limit_in_bytes of /sys/fs/cgroup/memory";
     assert_eq!(tree.found(), at(8192, place));
     // A mount that shows somebody else's part.
     let tree = Tree::new("4:memory:/docker/abcd\n", &part);
-    tree.file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8192\n");
+    tree.group("memory/memory.limit_in_bytes", "8192\n");
     assert_eq!(tree.found(), None);
 }
 
@@ -178,10 +181,10 @@ fn paths_that_leave_the_namespace_are_followed_as_far_as_they_are_known() {
     ] {
         let tree = Tree::new(&format!("0::{path}\n"), &mount(root));
         if let Some(folder) = found {
-            tree.file(&format!("sys/fs/cgroup/{folder}memory.max"), "4096\n");
+            tree.group(&format!("{folder}memory.max"), "4096\n");
         } else {
-            tree.file("sys/fs/cgroup/x/memory.max", "4096\n")
-                .file("sys/fs/cgroup/memory.current", "1\n");
+            tree.group("x/memory.max", "4096\n")
+                .group("memory.current", "1\n");
         }
         assert_eq!(
             tree.found().map(|(bytes, _)| bytes),
@@ -194,7 +197,7 @@ fn paths_that_leave_the_namespace_are_followed_as_far_as_they_are_known() {
 #[test]
 fn a_group_that_is_gone_leaves_its_ancestors_limits() {
     let tree = Tree::new("0::/a/gone (deleted)\n", V2_MOUNT);
-    tree.file("sys/fs/cgroup/a/memory.max", "4096\n");
+    tree.group("a/memory.max", "4096\n");
     assert_eq!(tree.found(), at(4096, "memory.max of /sys/fs/cgroup/a"));
 }
 
@@ -229,7 +232,7 @@ fn garbage_gives_no_limit() {
         "4:memory:/a\n",
     ] {
         let tree = Tree::new(membership, V2_MOUNT);
-        tree.file("sys/fs/cgroup/a/memory.max", "4096\n");
+        tree.group("a/memory.max", "4096\n");
         assert_eq!(tree.found(), None, "{membership}");
     }
     for text in [
@@ -241,7 +244,7 @@ fn garbage_gives_no_limit() {
         "4k\n",
     ] {
         let tree = Tree::new("0::/a\n", V2_MOUNT);
-        tree.file("sys/fs/cgroup/a/memory.max", text);
+        tree.group("a/memory.max", text);
         assert_eq!(tree.found(), None, "{text}");
     }
 }
@@ -249,34 +252,28 @@ fn garbage_gives_no_limit() {
 #[test]
 fn a_watch_reads_the_limiting_group_again_and_again() {
     let tree = Tree::new("0::/a/b\n", V2_MOUNT);
-    let statistics = "sys/fs/cgroup/a/memory.stat";
-    tree.file("sys/fs/cgroup/a/memory.max", "4096\n")
-        .file("sys/fs/cgroup/a/b/memory.stat", "anon 1\n");
+    let statistics = "a/memory.stat";
+    tree.group("a/memory.max", "4096\n")
+        .group("a/b/memory.stat", "anon 1\n");
     let limit = limit_below(&tree.0).unwrap();
     assert!(Watch::open(&limit).is_none());
-    tree.file(statistics, "anon \n");
+    tree.group(statistics, "anon \n");
     assert!(Watch::open(&limit).is_none());
-    tree.file(statistics, "anon 100\n");
+    tree.group(statistics, "anon 100\n");
     let watch = Watch::open(&limit).unwrap();
     assert_eq!(watch.charged().unwrap().total(), 100);
-    tree.file(statistics, "anon 200\nshmem 11\n");
+    tree.group(statistics, "anon 200\nshmem 11\n");
     assert_eq!(watch.charged().unwrap().total(), 211);
-    tree.file(statistics, "");
+    tree.group(statistics, "");
     assert_eq!(watch.charged(), None);
 }
 
 #[test]
 fn version_1s_watch_adds_kernel_memory() {
     let tree = Tree::new("4:memory:/a\n", V1_MOUNT);
-    tree.file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4096\n")
-        .file(
-            "sys/fs/cgroup/memory/a/memory.stat",
-            "total_rss 100\ntotal_shmem 20\n",
-        )
-        .file(
-            "sys/fs/cgroup/memory/a/memory.kmem.usage_in_bytes",
-            "3000\n",
-        );
+    tree.group("memory/a/memory.limit_in_bytes", "4096\n")
+        .group("memory/a/memory.stat", "total_rss 100\ntotal_shmem 20\n")
+        .group("memory/a/memory.kmem.usage_in_bytes", "3000\n");
     let watch = Watch::open(&limit_below(&tree.0).unwrap()).unwrap();
     let expected = Charged {
         anonymous: 100,
@@ -284,7 +281,7 @@ fn version_1s_watch_adds_kernel_memory() {
         kernel: 3000,
     };
     assert_eq!(watch.charged(), Some(expected));
-    tree.file("sys/fs/cgroup/memory/a/memory.kmem.usage_in_bytes", "30");
+    tree.group("memory/a/memory.kmem.usage_in_bytes", "30");
     assert_eq!(watch.charged().unwrap().kernel, 0);
 }
 
@@ -292,8 +289,8 @@ fn version_1s_watch_adds_kernel_memory() {
 #[test]
 fn a_watch_reads_no_other_file_under_its_number() {
     let tree = Tree::new("0::/a\n", V2_MOUNT);
-    tree.file("sys/fs/cgroup/a/memory.max", "4096\n")
-        .file("sys/fs/cgroup/a/memory.stat", "anon 100\n")
+    tree.group("a/memory.max", "4096\n")
+        .group("a/memory.stat", "anon 100\n")
         .file("impostor", "anon 999\n");
     let watch = Watch::open(&limit_below(&tree.0).unwrap()).unwrap();
     watch.replace_descriptor(&tree.0.join("impostor"));
