@@ -38,7 +38,7 @@ const REPLACED: [&str; 11] = [
 ];
 
 /// Links libc in a form in which the host finds libc's functions behind its own: in a static executable one name is one
-/// function. What the host exports, libc has as `__next_NAME`: see `native/next/by_linker.rs`. The archive of Rust's musl
+/// function. What the host exports, libc has as `__next_NAME`: see `native/next.rs`. The archive of Rust's musl
 /// target comes after this one, which has the host's `exports`, too, and so has nothing left to give.
 pub fn link_c_library(exports: &[PathBuf]) {
     let variable = |name: &str| std::env::var(name).expect("cargo sets it");

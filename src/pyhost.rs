@@ -7,7 +7,7 @@
 #![no_main]
 #![allow(unsafe_code)]
 
-use pyhost_host::Strings;
+use pyhost_host::{ProcessArguments, Strings};
 use std::ffi::c_int;
 
 #[cfg(target_env = "gnu")]
@@ -38,5 +38,6 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'_>, environment: Strings<'
 /// Parse, run, exit.
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: c_int, arguments: Strings<'_>) -> c_int {
-    pyhost_host::main(arguments)
+    // SAFETY: the arguments; what has read them before has copies.
+    pyhost_host::main(unsafe { ProcessArguments::of_main(arguments) })
 }

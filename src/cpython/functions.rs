@@ -8,7 +8,10 @@
 
 use super::layout::{END_OF_SLOTS, MODULE_SLOTS};
 use super::objects::{Gil, Object, Owned, Raised, Returned};
-use pyo3::ffi::{self, PyGetSetDef, PyMethodDef, PyObject, PyType_Slot, PyType_Spec};
+use pyo3::ffi::{
+    self, PyGetSetDef, PyMemAllocatorEx, PyMethodDef, PyObject, PyObjectArenaAllocator,
+    PyType_Slot, PyType_Spec,
+};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -654,6 +657,68 @@ where
     }
     // SAFETY: a function of the executable, and no argument.
     unsafe { ffi::Py_AddPendingCall(Some(call::<F>), null_mut()) == 0 }
+}
+
+/// Bytes of a function and of a traceback, without the header of the garbage collector.
+pub fn sizes_of_function_and_traceback() -> [usize; 2] {
+    // SAFETY: constants of static types.
+    unsafe {
+        [
+            ffi::PyFunction_Type.tp_basicsize,
+            ffi::PyTraceBack_Type.tp_basicsize,
+        ]
+    }
+    .map(|bytes| bytes as usize)
+}
+
+/// Calls `F` whenever a `MemoryError` is freed, with whether it has passed Python code: that gives it a traceback. One that
+/// CPython made of a refusal and swallowed has none. Once.
+pub fn watch_memory_errors<F: Fn(bool) + Copy>(_gil: Gil<'_>, _: F) {
+    static FREE: OnceLock<ffi::destructor> = OnceLock::new();
+    unsafe extern "C" fn free<F: Fn(bool) + Copy>(error: *mut PyObject) {
+        // SAFETY: called by Python with an exception that nobody else has.
+        unsafe {
+            let exception = error.cast::<ffi::PyBaseExceptionObject>();
+            the::<F>()(!(*exception).traceback.is_null());
+            if let Some(free) = FREE.get() {
+                free(error);
+            }
+        }
+    }
+    // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
+    unsafe {
+        let kind = ffi::PyExc_MemoryError.cast::<ffi::PyTypeObject>();
+        if let Some(own) = (*kind).tp_dealloc
+            && FREE.set(own).is_ok()
+        {
+            (*kind).tp_dealloc = Some(free::<F>);
+        }
+    }
+}
+
+/// A table of functions that CPython allocates by, kept once for all threads.
+pub struct KeptTable<T>(OnceLock<T>);
+// SAFETY: function pointers, and a context that CPython itself shares between threads.
+unsafe impl Sync for KeptTable<PyMemAllocatorEx> {}
+// SAFETY: as above.
+unsafe impl Sync for KeptTable<PyObjectArenaAllocator> {}
+
+impl<T> KeptTable<T> {
+    /// A place that holds nothing yet.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        KeptTable(OnceLock::new())
+    }
+
+    /// The table, if one is kept.
+    pub fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+
+    /// Keeps a table; an error with it if one is kept already.
+    pub fn set(&self, table: T) -> Result<(), T> {
+        self.0.set(table)
+    }
 }
 
 /// A built-in function that another one took the place of.

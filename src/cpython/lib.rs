@@ -7,7 +7,6 @@ pub mod extensions;
 pub mod frames;
 pub mod freelists;
 pub mod functions;
-mod gil;
 pub mod imports;
 pub mod interpreters;
 pub mod layout;
@@ -16,7 +15,7 @@ pub mod objects;
 pub mod pools;
 pub mod threads;
 
-pub use gil::several as several_gils;
+pub use interpreters::several_gils;
 use pyhost_heap as heap;
 
 /// Whether this Python has no global interpreter lock (PEP 703).

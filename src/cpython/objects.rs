@@ -18,10 +18,11 @@
 
 use pyo3::ffi::{self, PyObject};
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{NonNull, null, null_mut};
+use std::time::Duration;
 
 /// The calling thread is attached to an interpreter: it holds the GIL, if there is one.
 #[derive(Clone, Copy)]
@@ -224,6 +225,16 @@ impl<'a> Gil<'a> {
         self.take(python!(PyCapsule_New(content, name, None)))
     }
 
+    /// The frames of an allocation that tracemalloc has traced, innermost first; `None` of Python's if it knows nothing.
+    pub fn traceback_of(self, domain: c_uint, address: usize) -> Returned<'a> {
+        unsafe extern "C" {
+            /// A new reference (`Python/tracemalloc.c`; exported by every version from 3.6 on).
+            fn _PyTraceMalloc_GetTraceback(domain: c_uint, address: usize) -> *mut PyObject;
+        }
+        // SAFETY: attached; the address is looked up only.
+        self.take(unsafe { _PyTraceMalloc_GetTraceback(domain, address) })
+    }
+
     /// An empty context of `contextvars`.
     pub fn new_context(self) -> Returned<'a> {
         self.take(python!(PyContext_New()))
@@ -276,6 +287,31 @@ impl<'a> Gil<'a> {
         python!(PyErr_Restore(kind, value, trace));
     }
 
+    /// Whether the thread is attached to the main interpreter.
+    pub fn is_of_main_interpreter(self) -> bool {
+        python!(PyInterpreterState_Get()) == python!(PyInterpreterState_Main())
+    }
+
+    /// Threads of the interpreter, but for the calling one.
+    pub fn other_threads(self) -> usize {
+        let own = python!(PyThreadState_Get());
+        let interpreter = python!(PyThreadState_GetInterpreter(own));
+        let first = python!(PyInterpreterState_ThreadHead(interpreter));
+        let next = |&thread: &*mut ffi::PyThreadState| {
+            let next = python!(PyThreadState_Next(thread));
+            (!next.is_null()).then_some(next)
+        };
+        let threads = std::iter::successors(Some(first), next);
+        threads.filter(|&thread| thread != own).count()
+    }
+
+    /// Sleeps while other threads may run Python code.
+    pub fn sleep(self, time: Duration) {
+        let own = python!(PyEval_SaveThread());
+        std::thread::sleep(time);
+        python!(PyEval_RestoreThread(own));
+    }
+
     /// Collects garbage.
     pub fn collect(self) {
         python!(PyGC_Collect());
@@ -299,6 +335,13 @@ impl<'a> Gil<'a> {
             false => Err(Raised(self)),
         }
     }
+}
+
+/// Whether there is an interpreter beside the main one. Any thread, also before initialisation.
+pub(super) fn has_other_interpreter() -> bool {
+    // New interpreters are put at the head of the list, so the main one stays there while it is alone. Both functions read a
+    // pointer of the runtime, without a lock.
+    python!(PyInterpreterState_Head()) != python!(PyInterpreterState_Main())
 }
 
 impl Kind {

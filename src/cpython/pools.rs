@@ -10,9 +10,11 @@ use crate::heap::ADDRESS_BITS;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::layout::{CLASS_STEP, POOL_SIZE, SIZE_INDEX_OFFSET};
 use pyhost_os::errno::KeptErrno;
-use pyhost_os::mapping::advise_huge_pages;
+use pyhost_os::mapping::{Mapped, advise_huge_pages};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;
@@ -59,26 +61,15 @@ fn ensure_leaf(address: usize) -> bool {
     if !entry.load(Acquire).is_null() {
         return true;
     }
-    // SAFETY: a fresh private mapping, zeroed by the kernel: a valid array of atomics.
-    let leaf = unsafe {
-        libc::mmap(
-            null_mut(),
-            size_of::<Leaf>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if leaf == libc::MAP_FAILED {
+    let Some(leaf) = Mapped::<AtomicU64>::private(LEAF_WORDS) else {
         return false;
-    }
+    };
     let _errno = KeptErrno::new();
-    advise_huge_pages(leaf.cast(), size_of::<Leaf>(), false);
-    let exchanged = entry.compare_exchange(null_mut(), leaf.cast(), Acquire, Relaxed);
-    if exchanged.is_err() {
-        // SAFETY: our own mapping, which nobody saw.
-        unsafe { libc::munmap(leaf, size_of::<Leaf>()) };
+    let start: *mut Leaf = leaf.as_ptr().cast_mut().cast();
+    advise_huge_pages(start.cast(), size_of::<Leaf>(), false);
+    let exchanged = entry.compare_exchange(null_mut(), start, AcqRel, Relaxed);
+    if exchanged.is_ok() {
+        leaf.leak();
     }
     true
 }

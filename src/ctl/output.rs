@@ -2,13 +2,12 @@
 
 use crate::failure::Failure;
 use pyhost_os::errno::Errno;
+use pyhost_os::file;
 use pyhost_os::path_template::PathBuffer;
 use pyhost_record::output::{self, Draft, OutputError, Target};
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
 use std::io::{self, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -67,9 +66,13 @@ fn write_file(place: &PathBuffer, target: Target, bytes: &[u8]) -> io::Result<()
 }
 
 /// Writes into a descriptor, which stays open to the end of this process.
-#[allow(unsafe_code)]
-fn write_descriptor(descriptor: c_int, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: an open descriptor, which is not closed here.
-    let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
-    file.write_all(bytes)
+fn write_descriptor(descriptor: c_int, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file::write(&descriptor, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno(libc::EINTR)) => {}
+            Err(Errno(error)) => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+    Ok(())
 }

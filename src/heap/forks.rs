@@ -4,6 +4,7 @@ use crate::ledger::LEDGER;
 use crate::mimalloc::gate;
 use crate::threads::thread_state::{state, thread_id};
 use crate::{bounded_heap, sampling};
+use pyhost_os::forks::Child;
 
 /// In the thread that forks: keeps others out of mimalloc.
 pub fn before() {
@@ -16,10 +17,10 @@ pub fn in_parent() {
     gate::open();
 }
 
-/// In the child, whose one thread is the one that forked.
-pub fn in_child() {
+/// In the child.
+pub fn in_child(child: &Child) {
     LEDGER.keep_only(state().slot());
     bounded_heap::forked();
-    sampling::forked();
+    sampling::forked(child);
     gate::open();
 }

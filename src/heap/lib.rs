@@ -53,7 +53,7 @@ pub use hot::booking::{
 };
 pub use hot::free::free;
 pub use hot::peak_watch;
-pub use hot::reallocate::reallocate;
+pub use hot::reallocate::{reallocate, reallocate_checked};
 pub use mimalloc::ffi::ADDRESS_BITS;
 pub use mimalloc::pages::is_in_page;
 pub use mimalloc::{gate, internal_blocks, pages};
@@ -126,14 +126,9 @@ pub fn has_heaps() -> bool {
     !HEAPS.own[Account::Mem as usize].load(Relaxed).is_null()
 }
 
-/// The allocation of a live block whose bytes begin at `start`, if it is a checked or a guarded one.
-///
-/// # Safety
-/// A live block, of whatever kind.
-pub unsafe fn call_site_of(start: usize) -> Option<CallSite> {
-    // SAFETY: the caller's promise.
-    guards::call_site_of(start)
-        .or_else(|| unsafe { checked_blocks::call_site_of(start as *mut u8) })
+/// The allocation of the block whose bytes begin at `start`, if it is a checked or a guarded one.
+pub fn call_site_of(closed: &Closed, start: usize) -> Option<CallSite> {
+    guards::call_site_of(start).or_else(|| checked_blocks::call_site_of(closed, start))
 }
 
 fn several_gils() -> bool {

@@ -9,31 +9,30 @@ use crate::heap;
 use crate::libc_exports::native::mapped;
 use crate::observe::endings;
 use crate::observe::live;
-use pyhost_os::calls;
+use pyhost_os::forks::{AtFork, Child};
 
-/// Registers the list. Once, while the process has one thread.
-pub fn watch() {
-    calls::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
-}
+/// The list.
+pub struct Fork;
 
-/// In the thread that forks. From here on no other thread is inside mimalloc, the samples or the table of maps.
-extern "C" fn before() {
-    heap::forks::before();
-    mapped::before_fork();
-}
+impl AtFork for Fork {
+    /// From here on no other thread is inside mimalloc, the samples or the table of maps.
+    fn before() {
+        heap::forks::before();
+        mapped::before_fork();
+    }
 
-extern "C" fn in_parent() {
-    mapped::after_fork();
-    heap::forks::in_parent();
-    endings::forked_in_parent();
-}
+    fn in_parent() {
+        mapped::after_fork();
+        heap::forks::in_parent();
+        endings::forked_in_parent();
+    }
 
-/// The child has one thread, the one that forked.
-extern "C" fn in_child() {
-    // First: the pages of the ledger are the parent's until then.
-    live::forked();
-    mapped::after_fork();
-    heap::forks::in_child();
-    endings::forked_in_child();
-    threads::forked();
+    fn in_child(child: &Child) {
+        // First: the pages of the ledger are the parent's until then.
+        live::forked(child);
+        mapped::after_fork();
+        heap::forks::in_child(child);
+        endings::forked_in_child(child);
+        threads::forked();
+    }
 }

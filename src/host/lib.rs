@@ -27,7 +27,7 @@ use pyhost_record::output;
 pub use libc_exports::native::next::Symbol;
 pub use libc_exports::preload;
 pub use options::early::is_mimallocs;
-pub use pyhost_os::strings::Strings;
+pub use pyhost_os::strings::{ProcessArguments, Strings};
 use std::ffi::CStr;
 
 /// Makes the host's own calls of libc lead past preloaded libraries. Before everything else. With a static libpython they stay:
@@ -75,12 +75,12 @@ pub fn runs_program(program: (u64, u64)) -> bool {
 /// Runs the host with the process's arguments; the exit status.
 ///
 /// The main thread calls it once, before any other thread exists.
-pub fn main(arguments: Strings<'_>) -> i32 {
+pub fn main(arguments: ProcessArguments<'_>) -> i32 {
     ended(run::run(arguments, None))
 }
 
 /// As [`main`], in an interpreter that the host was not linked with. `called` is as for [`early`].
-pub fn main_inside(arguments: Strings<'_>, called: Option<&CStr>) -> i32 {
+pub fn main_inside(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> i32 {
     ended(python::interpreter::version::check().and_then(|()| run::run(arguments, called)))
 }
 

@@ -9,7 +9,7 @@ use crate::cpython::objects::Gil;
 use crate::cpython::{self, frames, native_calls, threads};
 use crate::descriptor::notice;
 use crate::error::Error;
-use crate::forks;
+use crate::forks::Fork;
 use crate::heap;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
@@ -30,7 +30,8 @@ use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::memray;
 use crate::python::module;
 use crate::python::numpy;
-use pyhost_os::strings::Strings;
+use pyhost_os::forks;
+use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -40,10 +41,11 @@ use std::os::unix::ffi::OsStrExt;
 ///
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
-pub fn run(arguments: Strings<'_>, called: Option<&CStr>) -> Result<i32, Error> {
+pub fn run(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> Result<i32, Error> {
     heap::bounded_heap::main_begins();
     crate::resident::start();
-    let words = options::words(&arguments, called).map(OsStr::from_bytes);
+    let strings = arguments.strings();
+    let words = options::words(&strings, called).map(OsStr::from_bytes);
     match options::read(words.map(OsString::from).collect())? {
         Request::Help(text) => show(&text),
         Request::Version => show(&format!(
@@ -68,13 +70,14 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(mut options: Options, arguments: Strings<'_>) -> Result<i32, Error> {
-    let program = arguments.iter().next().map(OsStr::from_bytes);
+fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i32, Error> {
+    let program = arguments.strings().iter().next().map(OsStr::from_bytes);
     if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
         program.clone_into(name);
     }
     heap::register(HOST);
-    hide_host_words(arguments, &options);
+    // Python's alone are left where libraries and the system look for them: setproctitle overwrites them there.
+    take_out(arguments, options.host_words());
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
     process::set_variables(&options.exports);
@@ -89,13 +92,6 @@ fn run_python(mut options: Options, arguments: Strings<'_>) -> Result<i32, Error
     let interpreter = initialize(&options, &allocators, &arguments);
     arm(interpreter.gil(), &mut options, &allocators)?;
     Ok(interpreter.run())
-}
-
-/// Leaves Python's arguments alone where libraries and the system look for them: setproctitle overwrites them there.
-#[allow(unsafe_code)]
-fn hide_host_words(arguments: Strings<'_>, options: &Options) {
-    // SAFETY: `main`'s arguments, of which everybody has copies.
-    unsafe { process::arguments::take_out(arguments, options.host_words()) };
 }
 
 /// Decides whose malloc serves, and puts the region and the ledger where they were asked for.
@@ -120,7 +116,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     if kept.is_shared {
         timeline::start(&options.timeline);
     }
-    forks::watch();
+    forks::watch::<Fork>();
     Ok(native)
 }
 
@@ -238,7 +234,7 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
     live::arm();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
-        threads::load_unwinder();
+        process::loaded::load_unwinder();
         if let Some(why) = unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED) {
             notice(format_args!("--cap, --region: {why}"));
         }

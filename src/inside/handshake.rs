@@ -36,11 +36,9 @@ impl Handshake {
     pub fn name(&self) -> Option<&'static CStr> {
         Some(self.name).filter(|name| !name.is_empty())
     }
-}
 
-/// Takes the launcher's word, and with it the library's place in `LD_PRELOAD`, out of an environment.
-pub fn remove(environment: &mut Strings<'_>) {
-    environment.retain(|entry| !entry.starts_with(NAME));
-    // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
-    unsafe { environment.take_first_of_list(b"LD_PRELOAD=") };
+    /// Takes the launcher's word out of an environment.
+    pub fn remove(environment: &mut Strings<'_>) {
+        environment.retain(|entry| !entry.starts_with(NAME));
+    }
 }

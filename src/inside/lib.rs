@@ -11,7 +11,7 @@
 mod handshake;
 
 use handshake::Handshake;
-use pyhost_host::{Strings, Symbol};
+use pyhost_host::{ProcessArguments, Strings, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -31,7 +31,9 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
     let found = Handshake::find(&environment);
     match found.filter(Handshake::is_for_this_program) {
         Some(found) => {
-            handshake::remove(&mut environment);
+            Handshake::remove(&mut environment);
+            // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
+            unsafe { environment.take_first_of_list(b"LD_PRELOAD=") };
             give_mimalloc(&environment);
             let name = found.name();
             let _ = HANDSHAKE.set(found);
@@ -106,6 +108,8 @@ extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<
     if let (Some(found), Some(library)) = (found, own_file()) {
         pyhost_host::preload::start(library, found.interpreter);
     }
+    // SAFETY: the arguments; what has read them before has copies.
+    let arguments = unsafe { ProcessArguments::of_main(arguments) };
     pyhost_host::main_inside(arguments, found.and_then(Handshake::name))
 }
 

@@ -1,9 +1,11 @@
 //! Functions of libc that are sound with every argument: they use no memory of the process but what their references
-//! lead to, and close nothing. The `libc` crate calls all functions unsafe. Each has a manual page of its name.
+//! lead to, and close nothing. The `libc` crate calls all functions unsafe. Each has a manual page of its name. Behind them,
+//! calls that are sound in one form.
 
 #![allow(unsafe_code, missing_docs)]
 
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, timespec};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 
@@ -14,6 +16,20 @@ pub struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
 impl<'a> From<&'a CStr> for Text<'a> {
     fn from(text: &'a CStr) -> Self {
         Text(text.as_ptr(), PhantomData)
+    }
+}
+
+/// A stack for the handlers of signals, which nobody else uses.
+#[repr(transparent)]
+pub struct HandlerStack(libc::stack_t);
+
+impl From<&'static mut [u8]> for HandlerStack {
+    fn from(memory: &'static mut [u8]) -> Self {
+        HandlerStack(libc::stack_t {
+            ss_sp: memory.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: memory.len(),
+        })
     }
 }
 
@@ -32,11 +48,14 @@ pub use libc::{rlimit64 as Limit, stat64 as Status};
 // SAFETY: the functions have these types. During the call alone they read or fill what a reference leads to; an `Option`
 // is a pointer that may be null.
 unsafe extern "C" {
+    /// The calling thread's `errno`, which it has until its end. A cell cannot be sent to another thread.
+    pub safe fn __errno_location() -> &'static Cell<c_int>;
     pub safe fn atexit(function: extern "C" fn()) -> c_int;
     pub safe fn at_quick_exit(function: extern "C" fn()) -> c_int;
     pub safe fn chdir(path: Text<'_>) -> c_int;
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
+    pub safe fn fflush(stream: Option<&mut libc::FILE>) -> c_int;
     pub safe fn fchmod(file: c_int, mode: libc::mode_t) -> c_int;
     pub safe fn flock(file: c_int, operation: c_int) -> c_int;
     #[cfg_attr(target_env = "gnu", link_name = "fstat64")]
@@ -80,6 +99,10 @@ unsafe extern "C" {
     pub safe fn renameat(folder: c_int, from: Text<'_>, other: c_int, to: Text<'_>) -> c_int;
     pub safe fn setpgid(process: pid_t, group: pid_t) -> c_int;
     pub safe fn sigaddset(set: &mut sigset_t, signal: c_int) -> c_int;
+    pub safe fn sigaltstack(
+        new: Option<&HandlerStack>,
+        before: Option<&mut libc::stack_t>,
+    ) -> c_int;
     pub safe fn sigdelset(set: &mut sigset_t, signal: c_int) -> c_int;
     pub safe fn sigemptyset(set: &mut sigset_t) -> c_int;
     pub safe fn sigfillset(set: &mut sigset_t) -> c_int;
@@ -103,4 +126,57 @@ unsafe extern "C" {
     pub safe fn unlinkat(folder: c_int, path: Text<'_>, flags: c_int) -> c_int;
     pub safe fn unshare(what: c_int) -> c_int;
     pub safe fn waitpid(process: pid_t, status: Option<&mut c_int>, options: c_int) -> pid_t;
+}
+
+/// Gives the calling thread a name, of which the kernel keeps 15 bytes.
+pub fn name_thread(name: &CStr) {
+    // SAFETY: the kernel reads a text that ends with a zero byte (PR_SET_NAME of prctl(2)).
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// The size that libc gives a thread's stack, its guard included, and that of the guard.
+pub fn default_stack() -> (usize, usize) {
+    unsafe extern "C" {
+        /// Of glibc and musl; not in the `libc` crate.
+        fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> libc::c_int;
+    }
+    // SAFETY: fills a structure of ours, which is then asked and given up.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        let (mut stack, mut guard) = (0, 0);
+        if pthread_getattr_default_np(&mut attributes) == 0 {
+            libc::pthread_attr_getstacksize(&attributes, &mut stack);
+            libc::pthread_attr_getguardsize(&attributes, &mut guard);
+            libc::pthread_attr_destroy(&mut attributes);
+        }
+        (stack, guard)
+    }
+}
+
+/// The calling thread's name, as the kernel has it: up to 15 bytes, and a zero.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: the kernel writes 16 bytes at most (PR_GET_NAME of prctl(2)).
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Reads memory of this process by the system, which refuses what is not there. Returns how many bytes it has read.
+pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
+    let iovec = |start: *mut u8| libc::iovec {
+        iov_base: start.cast(),
+        iov_len: to.len(),
+    };
+    let (from, to) = (iovec(address as *mut u8), iovec(to.as_ptr().cast_mut()));
+    // SAFETY: the call writes to `to` alone, which the caller has lent.
+    let read = unsafe { libc::process_vm_readv(getpid(), &to, 1, &from, 1, 0) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// Sets variables of the environment. While the process has one thread.
+pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
+    for (name, value) in variables {
+        // SAFETY: no other thread reads the environment, as the caller promises.
+        unsafe { std::env::set_var(name, value) };
+    }
 }

@@ -6,10 +6,11 @@
 //! holder before it wrote. Whoever finds the value busy goes without it, since the holder may be the very thread that
 //! a signal handler has interrupted.
 //!
-//! In a forked child the holder may be gone. `take_over` gets the value from it there.
+//! In a forked child the holder may be gone. What has [`Child`] gets the value from it there.
 
 #![allow(unsafe_code)]
 
+use crate::forks::Child;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::marker::PhantomData;
@@ -63,10 +64,16 @@ impl<T> Exclusive<T> {
     /// Takes the value from whoever has it.
     ///
     /// # Safety
-    /// Nobody who still runs uses it: in a forked child, or after the last use of what [`Held::keep`] returned.
+    /// Nobody who still runs uses it: after the last use of what [`Held::keep`] returned.
     pub unsafe fn take_over(&self) -> Held<'_, T> {
         self.state.store(BUSY, Relaxed);
         Held(self, PhantomData)
+    }
+
+    /// Takes the value from a thread of the parent.
+    pub fn take_in_child(&self, _child: &Child) -> Held<'_, T> {
+        // SAFETY: the threads of the parent are gone, and the one of the child uses nothing of its parent's.
+        unsafe { self.take_over() }
     }
 }
 
@@ -137,11 +144,8 @@ impl<T> Owned<T> {
         self.holder.load(Relaxed) == own
     }
 
-    /// Takes the value from whoever has it, and gives it back.
-    ///
-    /// # Safety
-    /// Nobody who still runs uses it: in a forked child.
-    pub unsafe fn free_in_child(&self) {
+    /// Takes the value from a thread of the parent, and gives it back.
+    pub fn free_in_child(&self, _child: &Child) {
         self.holder.store(0, Release);
     }
 }
@@ -199,14 +203,16 @@ impl<T: Copy> Latest<T> {
         held.is_some().then_some(HeldLatest(held))
     }
 
-    /// Forgets the value.
-    ///
-    /// # Safety
-    /// As for [`Exclusive::take_over`].
-    pub unsafe fn clear(&self) {
-        // SAFETY: the caller's promise.
-        let mut held = unsafe { self.0.take_over() };
-        *held = None;
+    /// Forgets the value, unless another thread is at it for long.
+    pub fn clear(&self) {
+        if let Some(mut held) = self.0.hold() {
+            *held = None;
+        }
+    }
+
+    /// Forgets the value of the parent.
+    pub fn clear_in_child(&self, child: &Child) {
+        *self.0.take_in_child(child) = None;
     }
 }
 
@@ -275,10 +281,7 @@ impl<T: Copy> Published<T> {
     }
 
     /// Lets the value be set anew.
-    ///
-    /// # Safety
-    /// Nobody has a reference to it, and nobody who still runs sets it: in a forked child.
-    pub unsafe fn forget(&self) {
+    pub fn forget_in_child(&self, _child: &Child) {
         self.state.store(FREE, Release);
     }
 }

@@ -1,8 +1,6 @@
 //! Output to an open descriptor without allocation: for reports, from inside signal handlers too,
 //! and for what the host says on standard error, a line at a time.
 
-#![allow(unsafe_code)]
-
 use crate::calls;
 pub use crate::errno::errno;
 use crate::errno::{Errno, KeptErrno};
@@ -10,7 +8,6 @@ use crate::file::{self, Fd};
 pub use crate::path_template::format_into;
 use crate::process::limits::soft;
 use crate::signals::SignalSet;
-use crate::system_call::system_call;
 use crate::terminal_text::PlainWriter;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
@@ -155,25 +152,6 @@ pub fn in_memory_of(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
 pub fn out_of_the_way(file: Fd) -> Fd {
     let most = soft(libc::RLIMIT_NOFILE).min(1 << 16) as c_int;
     file.moved_up(most - 8)
-}
-
-/// Closes descriptors from `first` to `last`.
-///
-/// # Safety
-/// They are this process's alone.
-pub unsafe fn close_range(first: c_int, last: c_int) {
-    if first > last {
-        return;
-    }
-    // SAFETY: the caller's duty.
-    unsafe {
-        if system_call(libc::SYS_close_range, [first as usize, last as usize, 0]) != 0 {
-            // Before Linux 5.9.
-            for descriptor in first..=last.min(1 << 16) {
-                libc::close(descriptor);
-            }
-        }
-    }
 }
 
 /// Whether the process shares its standard error with other hosts: it is forked, or was started by one. A static, since a

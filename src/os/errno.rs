@@ -1,6 +1,6 @@
 //! The system's error numbers in words, without allocation: for messages from signal handlers too.
 
-use std::cell::Cell;
+use crate::calls;
 use std::fmt::{self, Display};
 
 /// An error number of the system. Displays as the words of the manual.
@@ -49,16 +49,9 @@ impl Display for Errno {
 
 impl std::error::Error for Errno {}
 
-/// The calling thread's `errno`. A cell cannot be sent to another thread.
-#[allow(unsafe_code)]
-fn own() -> &'static Cell<i32> {
-    // SAFETY: the thread has it until its end, and nobody else uses it.
-    unsafe { &*libc::__errno_location().cast() }
-}
-
 /// The calling thread's `errno`.
 pub fn errno() -> i32 {
-    own().get()
+    calls::__errno_location().get()
 }
 
 /// Puts the calling thread's `errno` back when it goes.
@@ -86,7 +79,7 @@ impl Errno {
 
     /// Makes it the calling thread's.
     pub fn set(self) {
-        own().set(self.0);
+        calls::__errno_location().set(self.0);
     }
 }
 

@@ -10,9 +10,11 @@ use crate::errno::Errno;
 use crate::mapping::FromZeros;
 use crate::signals::SignalSet;
 use crate::system_call::system_call;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// An open descriptor, closed when dropped.
 ///
@@ -57,6 +59,15 @@ impl Fd {
         opened(calls::signalfd(-1, &set.0, libc::SFD_CLOEXEC))
     }
 
+    /// Opens a descriptor that is readable once a process has ended (Linux 5.3).
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn of_process(id: libc::pid_t) -> Result<Fd, Errno> {
+        // SAFETY: the call touches no memory.
+        opened(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(id), 0) } as c_int)
+    }
+
     /// Duplicates a descriptor to the lowest free number from `least` on, closed in programs that are executed.
     ///
     /// # Errors
@@ -78,12 +89,42 @@ impl Fd {
         number
     }
 
-    /// Takes a number back that [`Fd::leak`] gave.
+    /// Takes a number that is open.
     ///
     /// # Safety
     /// Nobody else closes the number, nor has it by now been closed and opened by another.
     pub unsafe fn owned(number: RawFd) -> Fd {
         Fd(number)
+    }
+}
+
+/// A place for a descriptor that is asked for its number by signal handlers and forked children.
+pub struct FdPlace(AtomicI32);
+
+impl FdPlace {
+    /// Without a descriptor.
+    #[allow(clippy::new_without_default, reason = "it is for statics")]
+    pub const fn new() -> Self {
+        FdPlace(AtomicI32::new(-1))
+    }
+
+    /// Keeps a descriptor; one that is there already is closed.
+    pub fn put(&self, file: Fd) {
+        drop(self.take());
+        self.0.store(file.leak(), Relaxed);
+    }
+
+    /// Takes the descriptor out.
+    pub fn take(&self) -> Option<Fd> {
+        let number = self.0.swap(-1, Relaxed);
+        (number >= 0).then(|| Fd(number))
+    }
+}
+
+impl AsRawFd for FdPlace {
+    /// The number; -1 if there is none.
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.load(Relaxed)
     }
 }
 
@@ -189,6 +230,26 @@ pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize,
     count(unsafe { libc::pwrite(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
+/// Writes memory of this process to the start of a file, all of it. The system reads it, which may change meanwhile.
+///
+/// # Errors
+/// The system's reason: `EFAULT` if the memory is not there.
+pub fn write_memory(file: &impl AsRawFd, addresses: Range<usize>) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < addresses.len() {
+        let start = (addresses.start + done) as *const c_void;
+        let length = addresses.len() - done;
+        // SAFETY: the call reads memory alone, if it is there.
+        match unsafe { libc::pwrite(file.as_raw_fd(), start, length, done as libc::off_t) } {
+            // After a part, the rest has the system's reason.
+            -1 => return Err(Errno::last()),
+            0 => return Err(Errno(libc::ENOSPC)),
+            written => done += written as usize,
+        }
+    }
+    Ok(())
+}
+
 /// Sets the bits of a file's mode.
 pub fn set_mode(file: &impl AsRawFd, mode: libc::mode_t) {
     calls::fchmod(file.as_raw_fd(), mode & 0o777);
@@ -230,6 +291,12 @@ pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno
     let (start, length) = (files.as_mut_ptr(), files.len() as libc::nfds_t);
     // SAFETY: the list and its length.
     count(unsafe { libc::ppoll(start, length, &time, null()) } as isize)
+}
+
+/// Makes standard input another open file.
+pub fn become_input(file: &impl AsRawFd) {
+    // SAFETY: the number is nobody's own, and keeps being open.
+    unsafe { libc::dup2(file.as_raw_fd(), libc::STDIN_FILENO) };
 }
 
 /// Whether a number is open.

@@ -4,7 +4,6 @@
 //! If a function allocates, its comment says so; every other one may be called from inside an
 //! allocation or a signal handler.
 
-pub mod array;
 pub mod bytes;
 pub mod calls;
 pub mod cell;
@@ -13,6 +12,7 @@ pub mod descriptor;
 pub mod duration;
 pub mod errno;
 pub mod file;
+pub mod forks;
 pub mod mapping;
 pub mod mmap_vec;
 pub mod named;

@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -23,11 +23,14 @@ pub fn page_size() -> u64 {
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// All of it is readable and writable, as long as it lives.
+    is_open: bool,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread; the value is its only owner.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared `Mapping` gives addresses only.
+// SAFETY: a shared `Mapping` gives addresses only. Whoever reads or writes there does so for reasons of its own, which must
+// hold against the mapping's owner, who may unmap it, and whoever has it shared, who may close parts of it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -50,7 +53,11 @@ impl Mapping {
     #[cfg(not(miri))]
     fn map(bytes: usize, kind: i32) -> Option<Mapping> {
         let start = anonymous(0, bytes, libc::PROT_READ | libc::PROT_WRITE, kind)?;
-        Some(Mapping { start, bytes })
+        Some(Mapping {
+            start,
+            bytes,
+            is_open: true,
+        })
     }
 
     /// As [`Mapping::reserve`], without access if so wanted, and at the address `wish` if nothing else is there.
@@ -61,7 +68,11 @@ impl Mapping {
             false => libc::PROT_NONE,
         };
         let start = anonymous(wish, bytes, access, libc::MAP_PRIVATE | libc::MAP_NORESERVE)?;
-        Some(Mapping { start, bytes })
+        Some(Mapping {
+            start,
+            bytes,
+            is_open,
+        })
     }
 
     /// The address of the first byte.
@@ -87,18 +98,49 @@ impl Mapping {
         start
     }
 
+    /// The first address of a part; `None` if it does not lie within the mapping.
+    fn part(&self, range: &Range<usize>) -> Option<*mut u8> {
+        let is_within = range.start <= range.end && range.end <= self.bytes;
+        is_within.then(|| self.start.as_ptr().wrapping_add(range.start))
+    }
+
+    /// Fills a part of a mapping that is open with zeros.
+    pub fn clear(&mut self, range: Range<usize>) {
+        if let Some(start) = self.part(&range).filter(|_| self.is_open) {
+            // SAFETY: bytes of this mapping, which is borrowed mutably.
+            unsafe { start.write_bytes(0, range.len()) };
+        }
+    }
+
     /// Gives whole pages back to the kernel: they read as zeros afterwards. Returns false if the kernel
     /// refuses: `EINVAL` for pages that someone locked (mlockall(2)).
-    ///
-    /// # Safety
-    /// `range` lies within the mapping and on bounds of pages; nobody uses its bytes meanwhile.
     #[cfg(not(miri))]
-    pub unsafe fn give_back(&self, range: Range<usize>) -> bool {
-        // SAFETY: pages of this mapping, which nobody uses, by the caller's promise.
-        unsafe {
-            let start = self.start.add(range.start).as_ptr().cast();
-            libc::madvise(start, range.len(), libc::MADV_DONTNEED) == 0
-        }
+    pub fn give_back(&mut self, range: Range<usize>) -> bool {
+        self.part(&range).is_some_and(|start| {
+            // SAFETY: bytes of this mapping, which is borrowed mutably.
+            unsafe { libc::madvise(start.cast(), range.len(), libc::MADV_DONTNEED) == 0 }
+        })
+    }
+
+    /// Makes whole pages of a mapping without access readable and writable. Returns false if the kernel refuses.
+    pub fn open(&self, range: Range<usize>) -> bool {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        self.part(&range).is_some_and(|start| {
+            // SAFETY: pages of this mapping, which keep their contents.
+            unsafe { libc::mprotect(start.cast(), range.len(), access) == 0 }
+        })
+    }
+
+    /// Puts fresh pages without access in the place of those that [`Mapping::open`] has opened: the system merges them with
+    /// the closed ones beside them. Returns false if the kernel refuses.
+    pub fn close(&self, range: Range<usize>) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let part = self.part(&range).filter(|_| !self.is_open);
+        part.is_some_and(|start| {
+            let start = start.cast();
+            // SAFETY: pages of this mapping.
+            unsafe { libc::mmap(start, range.len(), libc::PROT_NONE, flags, -1, 0) == start }
+        })
     }
 }
 
@@ -165,6 +207,53 @@ pub fn refuse_huge_pages_directly(start: *mut u8, bytes: usize) {
     unsafe { silent_system_call(libc::SYS_madvise, [start.addr(), bytes, advice]) };
 }
 
+/// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).
+pub const MAX_NODES: u32 = 1024;
+
+/// `MPOL_PREFERRED` of `linux/mempolicy.h`: if the node is full, others serve.
+const MPOL_PREFERRED: usize = 1;
+
+/// Asks for whole pages of memory from `node` first (mbind(2)). Returns false if the system refuses.
+pub fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
+    let mut nodes = [0u64; MAX_NODES as usize / 64];
+    let Some(word) = nodes.get_mut(node as usize / 64) else {
+        return false;
+    };
+    *word = 1 << (node % 64);
+    // SAFETY: a policy; contents and access stay, whatever is mapped there. The mask has the said length; the kernel
+    // takes one bit less than it is told.
+    unsafe {
+        let mask = nodes.as_ptr().expose_provenance();
+        let arguments = [
+            start.addr(),
+            size,
+            MPOL_PREFERRED,
+            mask,
+            MAX_NODES as usize + 1,
+        ];
+        silent_system_call(libc::SYS_mbind, arguments) == 0
+    }
+}
+
+/// Locks whole pages of memory, each as soon as it is touched, or unlocks them (mlock2(2)).
+///
+/// # Errors
+/// The system's reason.
+pub fn lock(start: *mut u8, bytes: usize, is_wanted: bool) -> Result<(), Errno> {
+    // SAFETY: contents and access stay, whatever is mapped there.
+    let result = unsafe {
+        match is_wanted {
+            true => libc::mlock2(start.cast(), bytes, libc::MLOCK_ONFAULT),
+            false => libc::munlock(start.cast(), bytes),
+        }
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::last())
+    }
+}
+
 /// Gives the whole pages of a piece of memory back to the system, after which they read as zeros. Returns which of its bytes
 /// these are, or `None` if the system does not take them.
 ///
@@ -205,16 +294,16 @@ mod stand_in {
         pub(super) fn map(bytes: usize, _kind: i32) -> Option<Mapping> {
             // SAFETY: the layout is not empty.
             let start = NonNull::new(unsafe { alloc_zeroed(layout(bytes)?) })?;
-            Some(Mapping { start, bytes })
+            Some(Mapping {
+                start,
+                bytes,
+                is_open: true,
+            })
         }
 
         /// See the kernel's.
-        ///
-        /// # Safety
-        /// See the kernel's.
-        pub unsafe fn give_back(&self, range: Range<usize>) -> bool {
-            // SAFETY: bytes of this mapping, which nobody uses, by the caller's promise.
-            unsafe { self.start.add(range.start).write_bytes(0, range.len()) };
+        pub fn give_back(&mut self, range: Range<usize>) -> bool {
+            self.clear(range);
             true
         }
     }
@@ -240,6 +329,22 @@ pub unsafe trait FromZeros: Sized {
     }
 }
 
+/// Implements [`FromZeros`] for a structure, of which it names all fields. Does not compile if one of them does not implement
+/// it, or if the structure is to be dropped.
+#[macro_export]
+macro_rules! zeros_are_valid {
+    ($type:ident: $($field:tt),*) => {
+        const _: fn($type) = |value| {
+            fn check<T: $crate::mapping::FromZeros>(_: T) {}
+            let $type { $($field: _),* } = &value;
+            $(check(value.$field);)*
+            const { assert!(!std::mem::needs_drop::<$type>()) };
+        };
+        // SAFETY: zeros are valid for every field, and nothing is dropped, or the lines above would not compile.
+        unsafe impl $crate::mapping::FromZeros for $type {}
+    };
+}
+
 macro_rules! from_zeros {
     ($($type:ty),* $(,)?) => {
         $(
@@ -250,12 +355,15 @@ macro_rules! from_zeros {
 }
 
 from_zeros! {
-    u8, u64, AtomicUsize, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
+    bool, u8, u16, u32, u64, usize, i32, i64, AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicUsize, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
     libc::sysinfo, libc::rusage, calls::Limit, libc::flock,
 }
 
 #[cfg(target_env = "gnu")]
 from_zeros!(libc::mallinfo, libc::mallinfo2);
+
+// SAFETY: as its elements.
+unsafe impl<T: FromZeros, const N: usize> FromZeros for [T; N] {}
 
 // SAFETY: every pattern of bits is a value, and nothing is dropped.
 unsafe impl<T> FromZeros for MaybeUninit<T> {}
@@ -364,7 +472,11 @@ impl Shared<AtomicU64> {
             )
         };
         let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
-        let mapping = start.map(|start| Mapping { start, bytes });
+        let mapping = start.map(|start| Mapping {
+            start,
+            bytes,
+            is_open: true,
+        });
         Mapped::of(mapping, length)
             .map(Shared)
             .ok_or_else(Errno::last)
@@ -419,7 +531,7 @@ mod tests {
     #[test]
     fn pages_that_were_given_back_read_as_zeros() {
         let page = page_size() as usize;
-        let mapping = Mapping::reserve(3 * page).unwrap();
+        let mut mapping = Mapping::reserve(3 * page).unwrap();
         // SAFETY: bytes of the mapping, which this test alone uses.
         unsafe {
             mapping.start().write_bytes(9, 3 * page);

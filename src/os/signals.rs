@@ -1,11 +1,8 @@
 //! Sets of signals, the stack of their handlers, and their names; without allocation but for [`signal_words`].
 
-#![allow(unsafe_code)]
-
 use crate::calls;
 use crate::mapping::FromZeros;
 use std::ffi::c_int;
-use std::ptr::{null, null_mut};
 
 /// Signals that the kernel sends for a fault of the thread itself, which it cannot put off.
 pub const FAULTS: [c_int; 6] = [
@@ -90,20 +87,13 @@ impl SignalSet {
 /// The calling thread's stack for handlers.
 pub fn handler_stack() -> libc::stack_t {
     let mut current = libc::stack_t::zeroed();
-    // SAFETY: the call fills the structure.
-    unsafe { libc::sigaltstack(null(), &mut current) };
+    calls::sigaltstack(None, Some(&mut current));
     current
 }
 
 /// Makes memory the calling thread's stack for handlers.
 pub fn set_handler_stack(memory: &'static mut [u8]) {
-    let stack = libc::stack_t {
-        ss_sp: memory.as_mut_ptr().cast(),
-        ss_flags: 0,
-        ss_size: memory.len(),
-    };
-    // SAFETY: memory that nobody else uses, for as long as the process lives.
-    unsafe { libc::sigaltstack(&stack, null_mut()) };
+    calls::sigaltstack(Some(&memory.into()), None);
 }
 
 /// The name of a signal that ends processes.

@@ -1,11 +1,12 @@
-//! System calls without libc: no preloaded library, and no function that the executable exports, stands between.
+//! System calls without libc: no preloaded library, and no function that the executable exports, stands between. And the
+//! request to Valgrind, which is made by instructions too.
 
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
 #[cfg(not(miri))]
 use std::arch::asm;
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
 
 /// Makes a system call; -1 with `errno` if the kernel gives an error, as syscall(2).
 ///
@@ -57,6 +58,89 @@ pub unsafe fn silent_system_call<const N: usize>(number: c_long, arguments: [usi
         result = libc::syscall(number, a, b, c, d, e, f) as isize;
     }
     result
+}
+
+/// Ends the process at once, by the system call.
+pub fn end_now(status: c_int) -> ! {
+    loop {
+        // SAFETY: the call touches no memory, and does not return.
+        unsafe { system_call(libc::SYS_exit_group, [status as usize]) };
+    }
+}
+
+/// Fills bytes with random ones, as far as the system has some (getrandom(2)).
+pub fn fill_with_random(bytes: &mut [u8]) {
+    const NOT_WAITING: usize = 1;
+    // SAFETY: the bytes and their number.
+    unsafe {
+        let start = bytes.as_mut_ptr().expose_provenance();
+        silent_system_call(libc::SYS_getrandom, [start, bytes.len(), NOT_WAITING])
+    };
+}
+
+/// Calls membarrier(2) without flags; false if the system refuses.
+pub fn membarrier(command: c_int) -> bool {
+    // SAFETY: the call takes numbers and touches no memory of the process.
+    unsafe { system_call(libc::SYS_membarrier, [command as usize, 0, 0]) == 0 }
+}
+
+/// Gives the calling thread another mask of blocked signals, as the kernel has it; returns the one before.
+pub fn change_signal_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: two sets of the kernel's size.
+    unsafe {
+        let sets = [
+            (&raw const mask).expose_provenance(),
+            (&raw mut before).expose_provenance(),
+        ];
+        let arguments = [
+            libc::SIG_SETMASK as usize,
+            sets[0],
+            sets[1],
+            size_of::<u64>(),
+        ];
+        system_call(libc::SYS_rt_sigprocmask, arguments);
+    }
+    before
+}
+
+/// Whether a word may be read at an address. Leaves `errno`.
+pub fn is_readable(address: usize) -> bool {
+    const NO_WAY: usize = !0;
+    // SAFETY: the kernel checks the address and changes nothing, as there is no such way to change a mask.
+    let result = unsafe { silent_system_call(libc::SYS_rt_sigprocmask, [NO_WAY, address, 0, 8]) };
+    result == -libc::EINVAL as isize
+}
+
+/// Whether the process runs under Valgrind: the request RUNNING_ON_VALGRIND of `valgrind.h`,
+/// four rotations that add up to nothing and an exchange of a register with itself.
+pub fn is_under_valgrind() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        const RUNNING_ON_VALGRIND: usize = 0x1001;
+        let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
+        let mut result = 0usize;
+        // SAFETY: without Valgrind the sequence changes nothing but flags; with it, `result` is
+        // set from the request that rax points at.
+        unsafe {
+            asm!(
+                "rol rdi, 3",
+                "rol rdi, 13",
+                "rol rdi, 61",
+                "rol rdi, 51",
+                "xchg rbx, rbx",
+                in("rax") request.as_ptr(),
+                inout("rdx") result,
+                options(nostack),
+            );
+        }
+        result != 0
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        preloaded.to_string_lossy().contains("vgpreload")
+    }
 }
 
 /// A library in the kernel's place, in builds for tests alone: `embed-tests/c/large_pages.c`.

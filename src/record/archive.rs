@@ -2,9 +2,7 @@
 //!
 //! Files are named in an open directory. Nothing here allocates: a forked child archives the files of its siblings.
 
-#![allow(unsafe_code)]
-
-use crate::file::start_in_file;
+use crate::file::{read_card, start_in_file};
 use pyhost_ledger::card::{Card, Magic};
 use pyhost_os::calls;
 use pyhost_os::file::{self, Fd, each_name};
@@ -41,12 +39,7 @@ pub fn card_of(directory: &Fd, name: &[u8]) -> Option<Card> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = with_name(name, SUFFIX, |name| Fd::open_in(directory, name, flags))?.ok()?;
     let start = start_in_file(file::status(&file).ok()?.st_size as u64)?;
-    let mut card = Card::zeros();
-    let place = (&raw mut card).cast::<u8>();
-    // SAFETY: the card's own bytes; it consists of atomics alone, for which every pattern of bits is a value.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(place, size_of::<Card>()) };
-    let read = file::read_at(&file, bytes, start as u64).ok()?;
-    (read == size_of::<Card>() && card.magic() == Magic::Known).then_some(card)
+    read_card(&file, start as u64).filter(|card| card.magic() == Magic::Known)
 }
 
 /// Moves the file `name` of an open directory into the archive, and the samples beside it. Returns whether this caller

@@ -11,6 +11,7 @@ use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
 use pyhost_os::bytes::Bytes;
+use pyhost_os::file::{self, Fd};
 use pyhost_os::signals::signal_name;
 use pyhost_os::terminal_text::plain;
 use std::fmt::{self, Write};
@@ -124,18 +125,11 @@ impl Record {
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
-        let bytes = &bytes[start..];
+        let (of_card, of_ledger) = bytes[start..].split_at(CARD);
         let mut card = Box::new(Card::zeros());
         let mut ledger = Box::new(Ledger::zeros());
-        let (of_card, of_ledger) = bytes.split_at(CARD);
-        // SAFETY: structures of atomics alone, for which every pattern of bits is a value; the
-        // lengths are theirs.
-        unsafe {
-            let place: *mut u8 = (&raw mut *card).cast();
-            place.copy_from_nonoverlapping(of_card.as_ptr(), CARD);
-            let place: *mut u8 = (&raw mut *ledger).cast();
-            place.copy_from_nonoverlapping(of_ledger.as_ptr(), LEDGER);
-        }
+        bytes_of(&mut *card).copy_from_slice(of_card);
+        bytes_of(&mut *ledger).copy_from_slice(&of_ledger[..LEDGER]);
         match card.magic() {
             Magic::Known if ledger.has_magic() => {}
             Magic::Version(version) => return Err(Unreadable::Version(version as char)),
@@ -238,19 +232,30 @@ impl fmt::Display for Killed<'_> {
 
 /// The bytes of a record that nothing was booked to: what tests of readers begin with.
 pub fn blank() -> Vec<u8> {
-    let (card, ledger) = (Box::new(Card::zeros()), Box::new(Ledger::zeros()));
+    let (mut card, mut ledger) = (Box::new(Card::zeros()), Box::new(Ledger::zeros()));
     card.open();
     ledger.open();
     let mut bytes = vec![0; SIZE];
-    // SAFETY: structures of atomics without padding that matters; the lengths are theirs.
-    unsafe {
-        let place = bytes.as_mut_ptr();
-        place.copy_from_nonoverlapping((&raw const *card).cast(), CARD);
-        place
-            .add(CARD)
-            .copy_from_nonoverlapping((&raw const *ledger).cast(), LEDGER);
-    }
+    bytes[..CARD].copy_from_slice(bytes_of(&mut *card));
+    bytes[CARD..][..LEDGER].copy_from_slice(bytes_of(&mut *ledger));
     bytes
+}
+
+/// The card and the ledger: atomics alone, for which every pattern of bits is a value, without padding.
+trait Atomics {}
+impl Atomics for Card {}
+impl Atomics for Ledger {}
+
+fn bytes_of<T: Atomics>(value: &mut T) -> &mut [u8] {
+    // SAFETY: its own bytes, of which every pattern is a value, as its trait says.
+    unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast(), size_of::<T>()) }
+}
+
+/// Reads the card that begins at a place of a file.
+pub(crate) fn read_card(file: &Fd, start: u64) -> Option<Card> {
+    let mut card = Card::zeros();
+    let read = file::read_at(file, bytes_of(&mut card), start).ok()?;
+    (read == CARD).then_some(card)
 }
 
 #[cfg(test)]

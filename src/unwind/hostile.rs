@@ -1,8 +1,8 @@
 //! The readers of loaded objects and their unwind tables, given any bytes: for a fuzz target.
 
+use crate::machine::Stack;
+use crate::machine::{RBP, RIP, RSP, Registers};
 use crate::object::{Object, PAGE};
-use crate::registers::{RBP, RIP, RSP, Registers};
-use crate::stack::Stack;
 use crate::{MOST, step};
 
 /// Walks by the tables of a loaded object. The first words of the bytes are the offsets of an address in it, of its

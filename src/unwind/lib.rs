@@ -18,19 +18,17 @@
 //!   the next walk through it takes some ten nanoseconds.
 //! - *The stack's bounds.* They are not known cheaply: glibc reads `/proc/self/maps` for those of the main thread, and
 //!   allocates; coroutines have stacks that nobody knows of. So the kernel is asked for each page before its first word is
-//!   read: see [`stack`]. Pages above a thread's stack pointer hold its own live calls, so that nobody unmaps them.
+//!   read: see [`machine`]. Pages above a thread's stack pointer hold its own live calls, so that nobody unmaps them.
 
 #[cfg(target_arch = "x86_64")]
 mod expression;
 #[cfg(all(fuzzing, target_arch = "x86_64"))]
 pub mod hostile;
+#[cfg(target_arch = "x86_64")]
+mod machine;
 mod object;
 #[cfg(target_arch = "x86_64")]
-mod registers;
-#[cfg(target_arch = "x86_64")]
 mod rules;
-#[cfg(target_arch = "x86_64")]
-mod stack;
 #[cfg(target_arch = "x86_64")]
 mod step;
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -1,10 +1,10 @@
 //! From a call to its caller, by the unwind tables.
 
 use crate::expression;
+use crate::machine::Stack;
+use crate::machine::{RBP, RIP, RSP, Registers};
 use crate::object::{Object, object_of};
-use crate::registers::{RBP, RIP, RSP, Registers};
 use crate::rules::{self, Rule};
-use crate::stack::Stack;
 use crate::{Call, MOST};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,

@@ -4,8 +4,6 @@
 //! has two words of the collector's in front, and from 3.11 on, if its type has a managed
 //! dictionary or weak references, two more before those.
 
-#![allow(unsafe_code)]
-
 use super::{KEEPS_IMMORTALS, PRE_HEADER, WORD};
 use pyhost_os::process::read_memory;
 use pyo3::ffi::{self, PyTypeObject};

@@ -4,9 +4,9 @@
 //! here: for the terminal, and for a socket that signals write to. crossterm is asked only when there
 //! is input, and reads without blocking.
 
-#![allow(unsafe_code)]
-
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use pyhost_os::errno::Errno;
+use pyhost_os::file;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
@@ -97,20 +97,19 @@ impl Keys {
             true => Some(time.map_or(REST, |time| time.min(REST))),
             false => time,
         };
-        let milliseconds = |time: Duration| time.as_micros().div_ceil(1000);
-        let time = time.map_or(-1, |time| milliseconds(time).min(i32::MAX as u128) as i32);
+        // For ever is a century.
+        let time = time
+            .unwrap_or(Duration::from_secs(3_000_000_000))
+            .as_nanos() as u64;
         let wanted = |descriptor| libc::pollfd {
             fd: descriptor,
             events: libc::POLLIN,
             revents: 0,
         };
         let mut polled = [wanted(libc::STDIN_FILENO), wanted(self.bell.as_raw_fd())];
-        // SAFETY: `polled` has two elements and lives through the call.
-        if unsafe { libc::poll(polled.as_mut_ptr(), 2, time) } < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        match file::wait(&mut polled, time) {
+            Ok(_) | Err(Errno(libc::EINTR)) => {}
+            Err(Errno(error)) => return Err(io::Error::from_raw_os_error(error)),
         }
         if self.ending.load(Relaxed) != 0 {
             return Ok(Wake::Ended);
@@ -174,8 +173,7 @@ fn never_block_input() {
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(terminal) = options.open("/proc/self/fd/0") {
-        // SAFETY: both descriptors are open, and std's `Stdin` keeps no state of the file behind 0.
-        unsafe { libc::dup2(terminal.as_raw_fd(), libc::STDIN_FILENO) };
+        file::become_input(&terminal);
     }
 }
 

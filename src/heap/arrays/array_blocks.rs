@@ -11,7 +11,8 @@
 #![allow(unsafe_code)]
 
 use crate::arrays::placement;
-use crate::hot::booking::{admits, book_new, failed, release_block};
+use crate::hot::allocate::book_new;
+use crate::hot::booking::{admits, failed, release_block};
 use crate::hot::own_page::{pop, push};
 use crate::hot::peak_watch;
 use crate::ledger::Account;

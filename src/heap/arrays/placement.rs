@@ -3,10 +3,8 @@
 //! Applied to each run of memory that the `numpy` heap takes into use. The advice stays with the
 //! addresses; if another heap uses them later it does no harm, since it is a preference.
 
-#![allow(unsafe_code)]
-
-use pyhost_os::mapping::{advise_huge_pages, whole_pages};
-use pyhost_os::system_call::system_call;
+pub use pyhost_os::mapping::MAX_NODES;
+use pyhost_os::mapping::{advise_huge_pages, prefer_node, whole_pages};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// How array data uses transparent huge pages.
@@ -91,28 +89,6 @@ pub fn place_in_region(start: *mut u8, size: usize) {
 
 fn advise_on(start: *mut u8, size: usize) {
     advise_huge_pages(start, size, STATE.are_wanted.load(Relaxed));
-}
-
-/// Most nodes that a kernel can have (`MAX_NUMNODES` of 64-bit Linux).
-pub const MAX_NODES: u32 = 1024;
-
-/// `MPOL_PREFERRED` of `linux/mempolicy.h`: if the node is full, others serve.
-const MPOL_PREFERRED: libc::c_int = 1;
-
-/// Asks for the pages of a run of memory from `node` first (mbind(2)); false if refused.
-fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
-    let mut nodes = [0u64; MAX_NODES as usize / 64];
-    let Some(word) = nodes.get_mut(node as usize / 64) else {
-        return false;
-    };
-    *word = 1 << (node % 64);
-    // SAFETY: policy of memory of the caller's; its contents stay. The mask has the said length;
-    // the kernel takes one bit less than it is told.
-    unsafe {
-        let mask = nodes.as_ptr().expose_provenance();
-        let (policy, length) = (MPOL_PREFERRED as usize, MAX_NODES as usize + 1);
-        system_call(libc::SYS_mbind, [start.addr(), size, policy, mask, length]) == 0
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use super::commits::SLICE;
 use super::{STATE, grant, locked, memory, size};
 use crate::descriptor::errno;
-use pyhost_os::mapping::advise_huge_pages;
+use pyhost_os::errno::Errno;
+use pyhost_os::mapping::{self, advise_huge_pages};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Why the region cannot be as it was asked for.
@@ -28,19 +29,13 @@ pub fn lock() -> Result<(), RegionError> {
     let commits = guard.as_ref().ok_or(RegionError::NoRegion)?;
     let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
     let (start, bytes) = memory(&whole);
-    // SAFETY: locks and unlocks memory of the region; its contents stay.
-    unsafe {
-        // As much as can ever be committed, so that a later commit is not refused for this.
-        if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-            return Err(RegionError::System(errno()));
-        }
-        libc::munlock(start, bytes);
-        for run in commits.runs() {
-            let (start, bytes) = memory(&run);
-            if libc::mlock2(start, bytes, libc::MLOCK_ONFAULT) != 0 {
-                return Err(RegionError::System(errno()));
-            }
-        }
+    let refused = |Errno(error)| RegionError::System(error);
+    // As much as can ever be committed, so that a later commit is not refused for this.
+    mapping::lock(start.cast(), bytes, true).map_err(refused)?;
+    let _ = mapping::lock(start.cast(), bytes, false);
+    for run in commits.runs() {
+        let (start, bytes) = memory(&run);
+        mapping::lock(start.cast(), bytes, true).map_err(refused)?;
     }
     STATE.locked.store(true, Relaxed);
     Ok(())

@@ -2,13 +2,11 @@
 //! take them, and give overlapping blocks out later; glibc ends such a process, and so does the host.
 //!
 //! A freed block of `native` carries a mark in its second eight bytes (the first word is mimalloc's link): the
-//! constant [`KEY`] and the block's own address. Giving a block out takes the mark off, so a
+//! constant `KEY` and the block's own address. Giving a block out takes the mark off, so a
 //! block with a mark is free. Every block of `native` has at least 16 bytes for it.
 //!
 //! A page that has become empty is given back, and with it the marks of its blocks: the last of such pages
 //! are kept in mind, with the size of their blocks.
-
-#![allow(unsafe_code)]
 
 use crate::call_site::{CallSite, native_stacks};
 use crate::descriptor::notice;
@@ -16,64 +14,7 @@ use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::ffi::{self, Page};
 use crate::mimalloc::pages;
 use pyhost_os::mapping::is_mapped;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// The least block of `native`: a link and a mark.
-pub const LEAST_BLOCK: usize = size_of::<NativeBlock>();
-
-/// A number that no program writes by accident to the address that it is combined with.
-const KEY: u64 = 0xa3c5_9ac2_f1d6_7e4b;
-
-/// The first bytes of a block of `native`.
-#[repr(C, align(8))]
-pub struct NativeBlock {
-    _link: Cell<u64>,
-    mark: Cell<u64>,
-}
-
-impl NativeBlock {
-    /// The block at `start`.
-    ///
-    /// # Safety
-    /// A block of `native` starts there, live or free, in a page of mimalloc's that stays while the value is used;
-    /// it is marked and unmarked only by the thread that frees it or gives it out.
-    #[inline(always)]
-    pub unsafe fn at<'a>(start: *mut u8) -> &'a NativeBlock {
-        // SAFETY: the caller's promise; the block has room for both, and begins on a multiple of 16 bytes.
-        unsafe { &*start.cast() }
-    }
-
-    #[inline(always)]
-    fn key(&self) -> u64 {
-        (&raw const *self).addr() as u64 ^ KEY
-    }
-
-    /// Whether the block is free.
-    #[inline(always)]
-    pub fn is_marked(&self) -> bool {
-        self.mark.get() == self.key()
-    }
-
-    /// Marks a block that is being freed.
-    #[inline(always)]
-    pub fn mark(&self) {
-        self.mark.set(self.key());
-    }
-
-    /// Takes the mark off a block that is being given out.
-    #[inline(always)]
-    pub fn unmark(&self) {
-        self.mark.set(0);
-    }
-
-    /// As [`NativeBlock::unmark`], but if there is no mark nothing is written: fresh memory stays untouched.
-    pub fn unmark_if_marked(&self) {
-        if self.is_marked() {
-            self.unmark();
-        }
-    }
-}
 
 /// Sizes up to which a division is spared: those of the direct table, by steps of 16.
 const STEP_SHIFT: usize = 4;

@@ -1,7 +1,5 @@
 //! A walk over the live blocks of a heap: the oracle that the ledger is checked against.
 
-#![allow(unsafe_code)]
-
 use crate::alone;
 use crate::checks::{checked_blocks, guards};
 use crate::ledger::Account;
@@ -22,11 +20,8 @@ pub struct WalkedHeap {
 /// guarded blocks; None for an account without a heap of its own.
 ///
 /// The gate is closed meanwhile, so that a thread that is just ending does not give its pages up
-/// while they are visited.
-///
-/// # Safety
-/// No other thread allocates or frees in this heap meanwhile.
-pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
+/// while they are visited. Right only while no other thread allocates or frees in this heap.
+pub fn walk(account: Account) -> Option<WalkedHeap> {
     let heap = HEAPS.own[account as usize].load(Acquire);
     if heap.is_null() || account == Account::Native {
         return None;
@@ -34,17 +29,14 @@ pub unsafe fn walk(account: Account) -> Option<WalkedHeap> {
     let mut found = WalkedHeap::default();
     alone(|closed| {
         for heap in heaps::all_of(account) {
-            let is_checked = heaps::is_checked(heap);
-            let mut count = |block: LiveBlock| {
-                // SAFETY: the block of a page, while the gate is closed. What waits to be used again is in no account.
-                if is_checked && unsafe { checked_blocks::bytes_of(block.start) }.is_none() {
-                    return;
+            let mut count = |block: LiveBlock<'_>| {
+                // What waits to be used again is in no account.
+                if checked_blocks::asked(&block).is_some() {
+                    found.blocks += 1;
+                    found.bytes += block.size as u64;
                 }
-                found.blocks += 1;
-                found.bytes += block.size as u64;
             };
-            // SAFETY: the caller's duties.
-            unsafe { live_blocks::visit(closed, heap, &mut count, &mut |_| {}) };
+            live_blocks::visit(closed, heap, &mut count, &mut |_| {});
         }
         guards::visit(|block| {
             if block.account == account {

@@ -3,13 +3,11 @@
 //!
 //! Blocks of the old heaps are freed by the slow path, which finds their account here.
 
-#![allow(unsafe_code)]
-
 use crate::checks::{checked_blocks, guards};
 use crate::ledger::{Account, REPORTED};
 use crate::mimalloc::ffi::{self, Heap};
 use crate::mimalloc::gate::{self, Closed};
-use crate::mimalloc::heaps::{self, HEAPS, is_checked};
+use crate::mimalloc::heaps::{self, HEAPS};
 use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::threads::thread_state::{state, thread_id};
 use std::ptr::null_mut;
@@ -90,17 +88,9 @@ fn since(account: Account) -> impl Iterator<Item = *mut Heap> {
     std::iter::once(own).chain(others.into_iter().filter(|heap| !heap.is_null()))
 }
 
-/// Passes a live block of a heap on to `visitor`: of a checked one the caller's bytes, unless it was freed.
-///
-/// # Safety
-/// A block of the heap, whose page stays meanwhile.
-unsafe fn pass_on(heap: *mut Heap, block: LiveBlock, visitor: Visitor<'_>) {
-    if !is_checked(heap) {
-        visitor(block.start, block.size);
-        return;
-    }
-    // SAFETY: the caller's promise.
-    if let Some((start, size)) = unsafe { checked_blocks::bytes_of(block.start) } {
+/// Passes a live block on to `visitor`: of a checked one the caller's bytes, unless it was freed.
+fn pass_on(block: LiveBlock<'_>, visitor: Visitor<'_>) {
+    if let Some((start, size)) = checked_blocks::asked(&block) {
         // One of no bytes is found by its address.
         visitor(start, size.max(1));
     }
@@ -113,25 +103,16 @@ type Visitor<'a> = &'a mut dyn FnMut(*mut u8, usize);
 type Broken<'a> = &'a mut dyn FnMut(Account, usize);
 
 /// Tells of each live block of `account` that was allocated since the mark: its start and its
-/// usable bytes. Blocks of a broken page are among those of before the mark.
-///
-/// # Safety
-/// The mark is set; no thread allocates or frees in the account's heap meanwhile, `visitor` neither.
-pub unsafe fn visit_since(
-    closed: &Closed,
-    account: Account,
-    visitor: Visitor<'_>,
-    broken: Broken<'_>,
-) {
+/// usable bytes. Blocks of a broken page are among those of before the mark. Right only while the mark is set and no thread
+/// allocates or frees in the account's heap, `visitor` neither.
+pub fn visit_since(closed: &Closed, account: Account, visitor: Visitor<'_>, broken: Broken<'_>) {
     for heap in since(account).filter(|heap| !heap.is_null()) {
-        let mut sure = |block: LiveBlock| {
+        let mut sure = |block: LiveBlock<'_>| {
             if block.is_sure {
-                // SAFETY: the block of a page, while the gate is closed.
-                unsafe { pass_on(heap, block, visitor) };
+                pass_on(block, visitor);
             }
         };
-        // SAFETY: the caller's duties.
-        unsafe { live_blocks::visit(closed, heap, &mut sure, &mut |size| broken(account, size)) };
+        live_blocks::visit(closed, heap, &mut sure, &mut |size| broken(account, size));
     }
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
@@ -142,20 +123,15 @@ pub unsafe fn visit_since(
 }
 
 /// Tells of each live block that was allocated before the mark, of those of the heaps without one: the
-/// arenas', and without `native` malloc's; and of the blocks of broken pages.
-///
-/// # Safety
-/// As for [`visit_since`], of any heap.
-pub unsafe fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken<'_>) {
+/// arenas', and without `native` malloc's; and of the blocks of broken pages. Right as [`visit_since`], of any heap.
+pub fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken<'_>) {
     let mut visit = |heap, only_unsure: bool, broken: &mut dyn FnMut(usize)| {
-        let mut pass = |block: LiveBlock| {
+        let mut pass = |block: LiveBlock<'_>| {
             if !only_unsure || !block.is_sure {
-                // SAFETY: as above.
-                unsafe { pass_on(heap, block, visitor) };
+                pass_on(block, visitor);
             }
         };
-        // SAFETY: the caller's duties.
-        unsafe { live_blocks::visit(closed, heap, &mut pass, broken) };
+        live_blocks::visit(closed, heap, &mut pass, broken);
     };
     for &account in REPORTED {
         let before = [&HEAPS.before, &HEAPS.sampled_before, &HEAPS.checked_before]

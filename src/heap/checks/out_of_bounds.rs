@@ -1,7 +1,5 @@
 //! Bytes outside of those that a program has asked for, and the pads that CPython's debug hooks lay there.
 
-#![allow(unsafe_code)]
-
 use crate::checks::fill_bytes::FORBIDDEN;
 use crate::ledger::Account;
 use std::fmt;
@@ -77,21 +75,17 @@ impl fmt::Display for OutOfBounds {
     }
 }
 
-/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
+/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it. `byte`
+/// reads a byte of the block.
 /// `are_laid`: the hooks themselves have the block, to free or resize it. Otherwise the block may have no pads: a table beneath
 /// the hooks was called, or the hooks have just begun. Then a block of which size or letter is wrong counts only if the rest
 /// of its head is whole.
-///
-/// # Safety
-/// So many bytes from `start` on are readable.
-pub unsafe fn damage_of_hooks(
-    start: *const u8,
+pub fn damage_of_hooks(
     size: usize,
     are_laid: bool,
+    byte: impl Fn(usize) -> u8,
 ) -> Option<OutOfBounds> {
     let asked = size.checked_sub(HOOKS)?;
-    // SAFETY: the caller's promise; bytes of the block, which another thread may write to.
-    let byte = |index| unsafe { start.add(index).read_volatile() };
     let size_bytes = asked.to_be_bytes();
     let size_at = (0..HOOK_TAIL).find(|&at| byte(at) != size_bytes[at]);
     let has_name = matches!(byte(HOOK_TAIL), b'r' | b'm' | b'o');

@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code)]
 
-use super::booking::{admits, book_new};
-use super::own_page::pop;
-use crate::checks::double_free::{self, NativeBlock};
+use super::booking::{admits, book_beneath_caps, counts, failed};
+use super::own_page::{LEAST_BLOCK, NativeBlock, pop};
 use crate::checks::guards;
+use crate::host::Request;
 use crate::ledger::Account;
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate;
-use crate::mimalloc::pages::live_page;
+use crate::mimalloc::pages::{give_back_new, live_page};
 use crate::sampling;
 use crate::system_memory::{address_limit, retention};
 use crate::tensorflow::region;
@@ -94,7 +94,7 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
     let (theap, is_sample) = sampling::theap(state, account, size, &inside);
     let mut usable = 0;
     let given = match account {
-        Account::Native => size.max(double_free::LEAST_BLOCK),
+        Account::Native => size.max(LEAST_BLOCK),
         _ => size,
     };
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
@@ -102,7 +102,8 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
         let block = if theap.is_null() {
             null_mut()
         } else {
-            if retention::give_back_what_is_due(theap) {
+            if retention::is_look_due() {
+                ffi::mi_theap_collect(theap, false);
                 region::give_back_what_is_due();
             }
             let pages = (*theap).page_count.get();
@@ -110,7 +111,7 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
                 ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
             });
             if is_sample && (*theap).page_count.get() != pages {
-                sampling::page_comes(block);
+                give_back_new(block);
             }
             block
         };
@@ -138,7 +139,7 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         return null_mut();
     }
     let (theap, is_sample) = sampling::theap(state, account, size, &inside);
-    let given = size.max(double_free::LEAST_BLOCK);
+    let given = size.max(LEAST_BLOCK);
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
         let block = match theap.is_null() {
@@ -154,4 +155,33 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         }
         block
     }
+}
+
+/// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
+/// Null, and the block is free again, if a cap refuses it.
+///
+/// # Safety
+/// A block of mimalloc's that nobody else has, or null, inside the gate.
+#[inline]
+pub(crate) unsafe fn book_new(
+    account: Account,
+    block: *mut u8,
+    usable: usize,
+    asked: usize,
+) -> *mut u8 {
+    if block.is_null() {
+        failed(account, asked);
+        return block;
+    }
+    let request = Request {
+        account,
+        bytes: usable,
+        asked,
+        // SAFETY: the caller's promise.
+        undo: &|| unsafe { ffi::mi_free(block.cast()) },
+    };
+    if !counts(account) || book_beneath_caps(state().slot(), block, &request) {
+        return block;
+    }
+    null_mut()
 }

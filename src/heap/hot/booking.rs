@@ -3,21 +3,18 @@
 //!
 //! Any thread; the functions on blocks of a heap run inside the gate.
 
-#![allow(unsafe_code)]
-
 use crate::host::{Request, host};
 use crate::hot::peak_watch;
 use crate::ledger::{Account, LEDGER, Reach, Slot};
-use crate::mimalloc::{ffi, gate};
+use crate::mimalloc::gate;
 use crate::sizes::big_blocks;
 use crate::system_memory::{retention, small_pages};
 use crate::threads::thread_state::{state, thread_id};
 use crate::{GILS, bounded_heap, counts_native, resident, sampling};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Whether blocks of `account` are booked at all.
-fn counts(account: Account) -> bool {
+pub(super) fn counts(account: Account) -> bool {
     account != Account::Native || counts_native()
 }
 
@@ -90,35 +87,6 @@ pub(crate) fn within_reach(account: Account, size: usize, more: usize) -> usize 
         true => size,
         false => more,
     }
-}
-
-/// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
-/// Null, and the block is free again, if a cap refuses it.
-///
-/// # Safety
-/// A block of mimalloc's that nobody else has, or null, inside the gate.
-#[inline]
-pub(crate) unsafe fn book_new(
-    account: Account,
-    block: *mut u8,
-    usable: usize,
-    asked: usize,
-) -> *mut u8 {
-    if block.is_null() {
-        failed(account, asked);
-        return block;
-    }
-    let request = Request {
-        account,
-        bytes: usable,
-        asked,
-        // SAFETY: the caller's promise.
-        undo: &|| unsafe { ffi::mi_free(block.cast()) },
-    };
-    if !counts(account) || book_beneath_caps(state().slot(), block, &request) {
-        return block;
-    }
-    null_mut()
 }
 
 /// Counts a request that the heap could not meet, and records it if the region is full.

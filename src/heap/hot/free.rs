@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::booking::release_block;
-use super::own_page::{link, push};
+use super::own_page::{NativeBlock, link, push};
 use super::peak_watch;
 use crate::checks::checked_blocks;
-use crate::checks::double_free::{self, NativeBlock};
+use crate::checks::double_free;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page};
 use crate::mimalloc::gate;

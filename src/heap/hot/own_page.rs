@@ -3,14 +3,71 @@
 #![allow(unsafe_code)]
 
 use crate::NATIVE;
-use crate::checks::double_free::{self, NativeBlock};
+use crate::checks::double_free;
 use crate::mimalloc::ffi::{self, Block, Page, Theap};
 use crate::mimalloc::gate;
 use crate::mimalloc::heaps::HEAPS;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// The least block of `native`: a link and a mark.
+pub const LEAST_BLOCK: usize = size_of::<NativeBlock>();
+
+/// A number that no program writes by accident to the address that it is combined with.
+const KEY: u64 = 0xa3c5_9ac2_f1d6_7e4b;
+
+/// The first bytes of a block of `native`.
+#[repr(C, align(8))]
+pub struct NativeBlock {
+    _link: Cell<u64>,
+    mark: Cell<u64>,
+}
+
+impl NativeBlock {
+    /// The block at `start`.
+    ///
+    /// # Safety
+    /// A block of `native` starts there, live or free, in a page of mimalloc's that stays while the value is used;
+    /// it is marked and unmarked only by the thread that frees it or gives it out.
+    #[inline(always)]
+    pub unsafe fn at<'a>(start: *mut u8) -> &'a NativeBlock {
+        // SAFETY: the caller's promise; the block has room for both, and begins on a multiple of 16 bytes.
+        unsafe { &*start.cast() }
+    }
+
+    #[inline(always)]
+    fn key(&self) -> u64 {
+        (&raw const *self).addr() as u64 ^ KEY
+    }
+
+    /// Whether the block is free.
+    #[inline(always)]
+    pub fn is_marked(&self) -> bool {
+        self.mark.get() == self.key()
+    }
+
+    /// Marks a block that is being freed.
+    #[inline(always)]
+    pub fn mark(&self) {
+        self.mark.set(self.key());
+    }
+
+    /// Takes the mark off a block that is being given out.
+    #[inline(always)]
+    pub fn unmark(&self) {
+        self.mark.set(0);
+    }
+
+    /// As [`NativeBlock::unmark`], but if there is no mark nothing is written: fresh memory stays untouched.
+    pub fn unmark_if_marked(&self) {
+        if self.is_marked() {
+            self.unmark();
+        }
+    }
+}
 
 /// Pops a block for `size` bytes, of which the bits of `mask` are 0, from the calling thread's
 /// own page and books it; null if the slow path must do it. The GIL is held if `A` is an account of the GIL.
@@ -35,10 +92,7 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     // mimalloc's own sizes are from there. 0 wraps around, and takes the slow path.
     let index = match A == NATIVE {
         true if size.wrapping_sub(1) >= ffi::SMALL_SIZE_MAX => return null_mut(),
-        true => {
-            size.div_ceil(double_free::LEAST_BLOCK)
-                * (double_free::LEAST_BLOCK / size_of::<usize>())
-        }
+        true => size.div_ceil(LEAST_BLOCK) * (LEAST_BLOCK / size_of::<usize>()),
         false if size > ffi::SMALL_SIZE_MAX => return null_mut(),
         false => size.div_ceil(size_of::<usize>()),
     };

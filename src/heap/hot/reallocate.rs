@@ -4,21 +4,24 @@
 
 use super::allocate::allocate;
 use super::booking;
-use super::free::{check_live, push_or_free};
-use crate::checks::double_free::{self, NativeBlock};
+use super::free::{check_live, free, push_or_free};
+use super::own_page::NativeBlock;
+use crate::arrays::array_blocks;
+use crate::checks::checked_requests::NATURAL_ALIGNMENT;
+use crate::checks::double_free;
 use crate::checks::{checked_blocks, checked_requests, guards};
 use crate::ledger::Account;
 use crate::mimalloc::heaps::HEAPS;
 use crate::mimalloc::pages::live_page;
 use crate::system_memory::mremap_grow;
-use crate::{NATIVE, Reallocated};
+use crate::{NATIVE, Reallocated, usable_size};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept
 /// as a block.
 ///
 /// # Safety
-/// As for [`free`](super::free::free).
+/// As for [`free`].
 #[inline]
 pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
     pointer: *mut u8,
@@ -42,7 +45,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
             check_live(page, pointer, Account::Native);
         }
         if !same_heap() && checked_blocks::has(page) {
-            return checked_requests::reallocate::<A>(pointer, size);
+            return reallocate_checked::<A>(pointer, size);
         }
         let usable = page.usable(pointer);
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
@@ -81,6 +84,37 @@ unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
         if !moved.is_null() {
             std::ptr::copy_nonoverlapping(pointer, moved, size.min(before));
             guards::free(pointer, Account::ALL[A]);
+        }
+        Reallocated::Block(moved)
+    }
+}
+
+/// Resizes a block of whatever kind: it always moves, so that the old address is known to be stale.
+///
+/// # Safety
+/// As for [`reallocate`].
+pub unsafe fn reallocate_checked<const A: usize>(pointer: *mut u8, size: usize) -> Reallocated {
+    let account = Account::ALL[A];
+    let alignment = match account {
+        Account::Numpy => array_blocks::alignment(),
+        _ => NATURAL_ALIGNMENT,
+    };
+    // SAFETY: the caller's duties; both blocks live and are at least that long.
+    unsafe {
+        if pointer.is_null() {
+            return Reallocated::Block(checked_requests::allocate::<A, false>(size, alignment));
+        }
+        checked_blocks::look_before_realloc(pointer, account);
+        let Some(before) = usable_size(pointer) else {
+            guards::refuse_if_wrong(pointer, Some(0), "realloc()");
+            return Reallocated::Foreign;
+        };
+        let moved = checked_requests::allocate::<A, false>(size, alignment);
+        if !moved.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
+            if !free::<A, true>(pointer) {
+                guards::free(pointer, account);
+            }
         }
         Reallocated::Block(moved)
     }

@@ -8,10 +8,11 @@
 // Links the library in; its Rust side is not used.
 use crate::mimalloc::gate::Closed;
 use mimalloc as _;
+use pyhost_os::mapping::Mapping;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
 #[repr(C)]
@@ -236,14 +237,38 @@ unsafe extern "C" {
     pub fn _mi_thread_done(theap: *mut Theap);
     pub safe fn _mi_meta_is_meta_page(start: *mut c_void) -> bool;
 
+    // The linker's: the addresses of the host's static memory.
+    pub safe static __bss_start: u8;
+    pub safe static _end: u8;
+
+    // Of `sampling::probes`: two zero bytes each, which tracers change alone, and functions that do nothing.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub safe static otel_memory_alloc_semaphore: AtomicU16;
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub safe static otel_memory_free_semaphore: AtomicU16;
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub safe fn pyhost_probe_alloc(block: *mut u8, size: u64, weight: u64);
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub safe fn pyhost_probe_free(block: *mut u8);
+
     // Of `arenas.c`.
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
-    pub fn pyhost_purge();
+    pub safe fn pyhost_purge();
     pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
     fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
     fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
     fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+}
+
+/// Gives mimalloc `size` bytes of a mapping, from its first multiple of `alignment` on, which are open.
+pub fn manage(memory: Mapping, alignment: usize, size: usize) {
+    let start = memory.start().as_ptr();
+    let offset = start.align_offset(alignment);
+    assert!(offset.saturating_add(size) <= memory.bytes());
+    memory.leak();
+    // SAFETY: fresh memory, which mimalloc owns for good from here on.
+    unsafe { mi_manage_os_memory(start.add(offset).cast(), size, true, false, true, -1) };
 }
 
 /// Bytes of the arenas' slices that are in use, and of those that are free and wait to be given back.

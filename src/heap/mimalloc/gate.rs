@@ -16,10 +16,8 @@
 //! the two. It finds the try, which the forking thread may have seen or not, takes it back, and tries itself:
 //! only who is inside goes on while the gate is closed.
 
-#![allow(unsafe_code)]
-
 use crate::ledger::{LEDGER, Slot};
-use pyhost_os::system_call::system_call;
+use pyhost_os::system_call::membarrier;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
@@ -38,11 +36,6 @@ pyhost_os::state! {
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration, from `linux/membarrier.h`.
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes plain integers and touches no memory of ours.
-    unsafe { system_call(libc::SYS_membarrier, [command as usize, 0, 0]) == 0 }
-}
 
 /// Asks the kernel for cheap barriers. Once, while the process has one thread.
 pub fn register() {

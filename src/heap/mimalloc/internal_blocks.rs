@@ -5,13 +5,11 @@
 //! allocates from more than one heap, counted here as threads begin and end, and one bitmap, measured
 //! where it is made.
 
-#![allow(unsafe_code)]
-
 use crate::alone;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Heap, List};
 use crate::mimalloc::gate::Closed;
-use crate::mimalloc::pages::{self, live_page};
+use crate::mimalloc::pages;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -75,8 +73,7 @@ fn count_table(bytes: usize, by: u64) {
 
 /// Usable bytes of the calling thread's table; 0 before it has one.
 pub fn table() -> usize {
-    // SAFETY: a block that lives until the thread ends, or null.
-    unsafe { live_page(ffi::pyhost_thread_table().cast()) }.map_or(0, |page| page.block_size)
+    pages::of_thread_table().map_or(0, |page| page.block_size)
 }
 
 /// Notes that the calling thread's table, of `before` bytes, may be another now. Inside the gate.

@@ -7,8 +7,6 @@
 //!
 //! Nothing is written, allocated or locked.
 
-#![allow(unsafe_code)]
-
 use crate::mimalloc::ffi::{Block, Heap, Page};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::pages;
@@ -37,34 +35,39 @@ impl Free {
                 return false;
             }
             self.bits[index / 64] |= 1 << (index % 64);
-            // SAFETY: a word of one of the page's blocks.
-            block = unsafe { (&raw const (*block).next).read_volatile() };
+            block = page.link_at(offset);
         }
         true
     }
 }
 
-/// The result of a walk.
+/// A block of a page, which stays while the gate is closed.
 #[derive(Clone, Copy)]
-pub struct LiveBlock {
+pub struct LiveBlock<'a> {
     /// Its start.
     pub start: *mut u8,
     /// Its usable bytes.
     pub size: usize,
     /// Whether it is live beyond doubt: its page's lists are whole.
     pub is_sure: bool,
+    page: &'a Page,
+}
+
+impl<'a> LiveBlock<'a> {
+    /// Its page.
+    pub(crate) fn page(&self) -> &'a Page {
+        self.page
+    }
 }
 
 /// Calls `visitor` for each live block of `heap`, null for the main one, and `broken` with the size of the
 /// blocks of each page whose lists are not whole: a block of it was freed twice, or written to after
 /// it was freed.
-///
-/// # Safety
-/// No thread allocates or frees in the heap meanwhile, `visitor` neither.
-pub(crate) unsafe fn visit(
+/// Right only while no thread allocates or frees in the heap, `visitor` neither.
+pub(crate) fn visit(
     closed: &Closed,
     heap: *mut Heap,
-    visitor: &mut dyn FnMut(LiveBlock),
+    visitor: &mut dyn FnMut(LiveBlock<'_>),
     broken: &mut dyn FnMut(usize),
 ) {
     pages::each_page(closed, |page| {
@@ -74,7 +77,22 @@ pub(crate) unsafe fn visit(
     });
 }
 
-fn visit_page(page: &Page, visitor: &mut dyn FnMut(LiveBlock), broken: &mut dyn FnMut(usize)) {
+/// The block, live or free, that an address lies in.
+pub(crate) fn holding(closed: &Closed, address: usize) -> Option<LiveBlock<'_>> {
+    let page = pages::entered_at(closed, address)?;
+    let start = page.start_of(address as *mut u8);
+    let made = page.block_size * usize::from(page.capacity.get());
+    let is_made = start.addr().wrapping_sub(page.page_start.addr()) < made;
+    let (size, is_sure) = (page.block_size, false);
+    is_made.then_some(LiveBlock {
+        start,
+        size,
+        is_sure,
+        page,
+    })
+}
+
+fn visit_page(page: &Page, visitor: &mut dyn FnMut(LiveBlock<'_>), broken: &mut dyn FnMut(usize)) {
     let made = usize::from(page.capacity.get());
     let size = page.block_size;
     if page.used.get() == 0 || size == 0 {
@@ -100,6 +118,7 @@ fn visit_page(page: &Page, visitor: &mut dyn FnMut(LiveBlock), broken: &mut dyn 
             start: page.page_start.wrapping_add(index * size),
             size,
             is_sure: is_whole,
+            page,
         });
     }
 }

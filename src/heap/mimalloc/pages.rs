@@ -10,11 +10,14 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Block, List, Page, PageMap, Submap};
+use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, List, Page, PageMap, Submap};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
+use pyhost_os::errno::KeptErrno;
+use pyhost_os::mapping::give_pages_back;
+use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -92,6 +95,32 @@ pub(crate) unsafe fn live_page<'a>(pointer: *mut u8) -> Option<&'a Page> {
     unsafe { page_of::<false>(pointer).as_ref() }
 }
 
+/// Gives the memory of a new page for samples back to the system, but for the blocks that it has made: few blocks of a size
+/// are samples, and all of that memory may be resident from an earlier page. Inside the gate.
+///
+/// # Safety
+/// `block` is the page's first, which was just given to the calling thread, or null.
+#[cold]
+pub(crate) unsafe fn give_back_new(block: *mut u8) {
+    // SAFETY: the caller's promise. mimalloc expects nothing of the memory of blocks that a page has not made; if the system
+    // refuses, as for locked memory, it stays.
+    unsafe {
+        if let Some(page) = live_page(block)
+            && page.used.get() == 1
+        {
+            let _errno = KeptErrno::new();
+            let made = page.block_size * usize::from(page.capacity.get());
+            give_pages_back(page.page_start.add(made), page.bytes() - made);
+        }
+    }
+}
+
+/// The page of the calling thread's table of theaps, if it has one.
+pub(crate) fn of_thread_table() -> Option<&'static Page> {
+    // SAFETY: a block that lives until the thread ends, or null.
+    unsafe { live_page(ffi::pyhost_thread_table().cast()) }
+}
+
 /// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
 pub fn is_in_page(pointer: *mut u8) -> bool {
     !entry(pointer.addr()).is_null()
@@ -163,6 +192,21 @@ impl Page {
         }
     }
 
+    /// The word at an offset within the blocks that it has made, which a thread may be writing to; null if it is elsewhere.
+    pub(crate) fn link_at(&self, offset: usize) -> *const Block {
+        let made = self.block_size * usize::from(self.capacity.get());
+        if !offset.is_multiple_of(size_of::<usize>()) || offset >= made {
+            return null();
+        }
+        // SAFETY: a word of one of its blocks, which have whole ones.
+        unsafe {
+            self.page_start
+                .add(offset)
+                .cast::<*const Block>()
+                .read_volatile()
+        }
+    }
+
     /// The list of blocks that other threads have freed, which its owner has not taken back.
     pub(crate) fn freed_elsewhere(&self) -> *const Block {
         // The lowest bit is mimalloc's mark of ownership (`mi_tf_block`).
@@ -218,6 +262,31 @@ pub(crate) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
     });
 }
 
+/// Calls `visit` for each page of an account that has live blocks, with their usable bytes and how many it has. Without the
+/// gate: a page that another thread frees blocks of may have a few too many.
+pub(crate) fn each_used(account: Account, mut visit: &mut dyn FnMut(u64, u64)) {
+    unsafe extern "C" fn pass_on(
+        _heap: *const Heap,
+        area: *const HeapArea,
+        _block: *mut c_void,
+        _size: usize,
+        arg: *mut c_void,
+    ) -> bool {
+        // SAFETY: mimalloc passes a structure of its own; `arg` is the visitor that was passed below.
+        let (area, visit) = unsafe { (&*area, &mut *arg.cast::<&mut dyn FnMut(u64, u64)>()) };
+        if area.block_size > 0 && area.used > 0 {
+            visit(area.block_size as u64, area.used as u64);
+        }
+        true
+    }
+    let own = |heap: &*mut Heap| account == Account::Native || !heap.is_null();
+    for heap in heaps::all_of(account).filter(own) {
+        // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
+        // blocks only fields of pages are read, which are in memory that stays.
+        unsafe { ffi::mi_heap_visit_blocks(heap, false, pass_on, (&raw mut visit).cast()) };
+    }
+}
+
 /// Calls `visit` for each page that begins in `addresses`, ascending.
 pub(crate) fn each_within(
     closed: &Closed,
@@ -252,6 +321,11 @@ fn beginning_in(closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page
     entered(closed, entry).filter(|page| page.page_start.addr() >> ffi::SLICE_SHIFT == slice)
 }
 
+/// The page that an address lies in.
+pub(crate) fn entered_at(closed: &Closed, address: usize) -> Option<&Page> {
+    entered(closed, entry(address))
+}
+
 /// The page that begins in the slice of `address`.
 pub fn beginning_at(closed: &Closed, address: usize) -> Option<PageView> {
     beginning_in(closed, entry(address), address >> ffi::SLICE_SHIFT).map(view)
@@ -259,7 +333,7 @@ pub fn beginning_at(closed: &Closed, address: usize) -> Option<PageView> {
 
 /// The page that holds a block at `address`.
 pub fn holding(closed: &Closed, address: usize) -> Option<PageView> {
-    entered(closed, entry(address)).map(view)
+    entered_at(closed, address).map(view)
 }
 
 /// Whether the map knows no page in the [`SUBMAP_SPAN`] of addresses around `address`.
@@ -322,11 +396,10 @@ fn view(page: &Page) -> PageView {
 fn count_freed_elsewhere(page: &Page, used: u64, area: Range<usize>) -> u64 {
     let mut block = page.freed_elsewhere();
     let mut count = 0;
+    // A link that leads out of the page, which only a script that writes to freed memory can have made, is not followed.
     while area.contains(&block.addr()) && count < used {
         count += 1;
-        // SAFETY: a word of the page. A link that leads out of it, which only a script that writes to freed memory
-        // can have made, is not followed.
-        block = unsafe { (*block).next };
+        block = page.link_at(block.addr() - area.start);
     }
     count
 }

@@ -11,8 +11,6 @@
 //! holds it no more, so that the report has the samples. A request from another handler that has interrupted the holder is
 //! no sample.
 
-#![allow(unsafe_code)]
-
 mod other_blocks;
 mod probes;
 
@@ -29,7 +27,7 @@ pub use other_blocks::{Taken, booked, put_back, resized, take_out, unbooked};
 pub(crate) use other_blocks::{booked_inside, unbooked_inside};
 use pyhost_os::cell::{HeldByThread, Owned};
 use pyhost_os::errno::KeptErrno;
-use pyhost_os::mapping::give_pages_back;
+use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
@@ -193,9 +191,8 @@ pub(crate) fn forking() {
 
 /// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
 /// them, since the gate was closed.
-pub(crate) fn forked() {
-    // SAFETY: the child's only thread, in the handler of the fork.
-    unsafe { STATE.recorder.free_in_child() };
+pub(crate) fn forked(child: &Child) {
+    STATE.recorder.free_in_child(child);
     if let Some(mut held) = STATE.recorder.try_hold(thread_id())
         && let Some(recorder) = held.as_mut()
     {
@@ -493,24 +490,6 @@ fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) 
         return null_mut();
     }
     make_theap(heap)
-}
-
-/// Gives the memory of a new page for samples back to the system, but for the blocks that it has made: few blocks of a size
-/// are samples, and all of that memory may be resident from an earlier page. `block` is the page's first, or null. Inside
-/// the gate.
-#[cold]
-pub(crate) fn page_comes(block: *mut u8) {
-    // SAFETY: a block that was just given to the calling thread, or null. mimalloc expects nothing of the memory of blocks
-    // that a page has not made; if the system refuses, as for locked memory, it stays.
-    unsafe {
-        if let Some(page) = crate::mimalloc::pages::live_page(block)
-            && page.used.get() == 1
-        {
-            let _errno = KeptErrno::new();
-            let made = page.block_size * usize::from(page.capacity.get());
-            give_pages_back(page.page_start.add(made), page.bytes() - made);
-        }
-    }
 }
 
 /// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.

@@ -9,7 +9,9 @@
 #![allow(unsafe_code)]
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use crate::mimalloc::ffi;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A probe: the function, its semaphore and its note. `$arguments` has a place for each argument: its size, `@`, its register.
 ///
@@ -83,21 +85,12 @@ probe!("alloc", "8@x0 8@x1 8@x2", "R_AARCH64_NONE");
 #[cfg(target_arch = "aarch64")]
 probe!("free", "8@x0", "R_AARCH64_NONE");
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-unsafe extern "C" {
-    static otel_memory_alloc_semaphore: AtomicU16;
-    static otel_memory_free_semaphore: AtomicU16;
-    safe fn pyhost_probe_alloc(block: *mut u8, size: u64, weight: u64);
-    safe fn pyhost_probe_free(block: *mut u8);
-}
-
 /// A sample was taken: of a block for a request of `size` bytes, which stands for `weight` bytes.
 #[inline]
 pub fn allocated(block: *mut u8, size: usize, weight: f64) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // SAFETY: two zero bytes, which tracers change alone.
-    if unsafe { otel_memory_alloc_semaphore.load(Relaxed) } != 0 {
-        pyhost_probe_alloc(block, size as u64, weight.round() as u64);
+    if ffi::otel_memory_alloc_semaphore.load(Relaxed) != 0 {
+        ffi::pyhost_probe_alloc(block, size as u64, weight.round() as u64);
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = (block, size, weight);
@@ -107,9 +100,8 @@ pub fn allocated(block: *mut u8, size: usize, weight: f64) {
 #[inline]
 pub fn freed(block: *mut u8) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // SAFETY: as above.
-    if unsafe { otel_memory_free_semaphore.load(Relaxed) } != 0 {
-        pyhost_probe_free(block);
+    if ffi::otel_memory_free_semaphore.load(Relaxed) != 0 {
+        ffi::pyhost_probe_free(block);
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = block;

@@ -4,15 +4,14 @@
 //! guarded count as a page each. From any thread, but not inside the allocator and not in a signal
 //! handler: it waits for the threads that are in a slow path. Nothing is allocated.
 
-#![allow(unsafe_code)]
-
 use crate::checks::{checked_blocks, guards};
 use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::internal_blocks;
 use crate::mimalloc::pages::{self, PageView};
 use crate::tensorflow::pool;
 use crate::{alone, counts_native};
-use pyhost_os::mapping::{FromZeros, Mapped};
+use pyhost_os::mapping::Mapped;
+use pyhost_os::zeros_are_valid;
 use std::ops::{Deref, DerefMut};
 
 /// Accounts with a heap of their own whose blocks are the account's.
@@ -176,8 +175,9 @@ impl Histogram {
     }
 }
 
-// SAFETY: numbers alone, whose zeros are an empty histogram's.
-unsafe impl FromZeros for Histogram {}
+zeros_are_valid!(SizeClass: block_bytes, live_blocks, live_bytes, capacity_bytes);
+zeros_are_valid!(Classes: entries, length);
+zeros_are_valid!(Histogram: accounts);
 
 /// A histogram in a mapping of its own, which goes with it.
 pub struct Taken(Mapped<Histogram>);

@@ -2,13 +2,9 @@
 //! on. No page is collected, so that the blocks of a page that another thread is freeing may be a
 //! few too many. Inside the allocator too: nothing is allocated, and the gate is not closed.
 
-#![allow(unsafe_code)]
-
 use crate::counts_native;
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Heap, HeapArea};
-use crate::mimalloc::heaps;
-use std::ffi::c_void;
+use crate::mimalloc::pages;
 
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]
@@ -32,32 +28,6 @@ impl Class {
 /// each.
 const SIZES: usize = 96;
 
-struct Found {
-    sizes: [(u64, u64); SIZES],
-}
-
-unsafe extern "C" fn add_page(
-    _heap: *const Heap,
-    area: *const HeapArea,
-    _block: *mut c_void,
-    _size: usize,
-    arg: *mut c_void,
-) -> bool {
-    // SAFETY: mimalloc passes a structure of its own; `arg` is the one that `largest` passed.
-    let (area, found) = unsafe { (&*area, &mut *arg.cast::<Found>()) };
-    let (size, used) = (area.block_size as u64, area.used as u64);
-    if size > 0 && used > 0 {
-        let place = found
-            .sizes
-            .iter_mut()
-            .find(|(known, _)| *known == size || *known == 0);
-        if let Some(place) = place {
-            *place = (size, place.1 + used);
-        }
-    }
-    true
-}
-
 /// The classes whose live blocks take the most bytes, over all accounts, largest first.
 pub fn largest<const N: usize>() -> [Option<Class>; N] {
     let mut largest = [None; N];
@@ -71,16 +41,14 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
         if account == Account::Native && !counts_native() {
             continue;
         }
-        let mut found = Found {
-            sizes: [(0, 0); SIZES],
-        };
-        let own = |heap: &*mut Heap| account == Account::Native || !heap.is_null();
-        for heap in heaps::all_of(account).filter(own) {
-            // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
-            // blocks only fields of pages are read, which are in memory that stays.
-            unsafe { ffi::mi_heap_visit_blocks(heap, false, add_page, (&raw mut found).cast()) };
-        }
-        for (block_bytes, blocks) in found.sizes {
+        let mut sizes = [(0, 0); SIZES];
+        pages::each_used(account, &mut |size, used| {
+            let mut places = sizes.iter_mut();
+            if let Some(place) = places.find(|(known, _)| *known == size || *known == 0) {
+                *place = (size, place.1 + used);
+            }
+        });
+        for (block_bytes, blocks) in sizes {
             let class = Class {
                 account,
                 block_bytes,

@@ -71,8 +71,8 @@ fn follow(limit: u64) -> bool {
     // SAFETY: inside the gate; the function has the type that mimalloc calls.
     unsafe {
         ffi::pyhost_adopt_arenas(null(), on_commit);
-        ffi::pyhost_purge();
     }
+    ffi::pyhost_purge();
     true
 }
 
@@ -95,8 +95,7 @@ pub fn make_room(bytes: Option<usize>) -> bool {
     let _inside = gate::enter(state().slot(), thread_id());
     let (_, free) = ffi::count_bytes();
     if free > 0 {
-        // SAFETY: inside the gate.
-        unsafe { ffi::pyhost_purge() };
+        ffi::pyhost_purge();
     }
     free > 0
 }

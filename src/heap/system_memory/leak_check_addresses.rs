@@ -13,9 +13,7 @@
 //! The addresses are wishes: if the kernel has no such (39 bits on ARM64) or they are taken, heaps lie where
 //! they would without the check.
 
-#![allow(unsafe_code)]
-
-use pyhost_os::system_call::system_call;
+use pyhost_os::system_call::fill_with_random;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,13 +34,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Places the heaps from here on. Before mimalloc's first request; allocates nothing.
 pub fn start() {
     let mut random = [0u8; 2];
-    // SAFETY: fills an array of ours. If it fails the first addresses do.
-    unsafe {
-        system_call(
-            libc::SYS_getrandom,
-            [random.as_mut_ptr().addr(), random.len(), 1],
-        )
-    };
+    fill_with_random(&mut random); // without, the first addresses do
     // The other half is for those that follow.
     let half = (UPPER.end - UPPER.start) / 2;
     let upper = UPPER.start + u64::from(u16::from_ne_bytes(random)) % half;

@@ -3,10 +3,8 @@
 //! Each value sets options of mimalloc (`mi_option_t` of `mimalloc.h`); the figures behind the
 //! choices are in `docs/results/performance.md`. A `MIMALLOC_*` variable wins.
 
-#![allow(unsafe_code)]
-
 use crate::ledger::{LEDGER, Scope};
-use crate::mimalloc::ffi::{self, Theap};
+use crate::mimalloc::ffi;
 use crate::mimalloc::gate::{self, Inside};
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use crate::threads::thread_state::{state, thread_id};
@@ -135,8 +133,7 @@ fn give_back_what_is_much(_inside: &Inside) {
         STATE.emptied.store(0, Relaxed);
     }
     STATE.given_at.store(now(), Relaxed);
-    // SAFETY: inside the gate.
-    unsafe { ffi::pyhost_purge() };
+    ffi::pyhost_purge();
 }
 
 /// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, what waits is given
@@ -158,8 +155,7 @@ pub(crate) fn took(bytes: usize) {
         .highest
         .fetch_max(if is_much { used } else { used + free }, Relaxed);
     if is_much {
-        // SAFETY: inside the gate.
-        unsafe { ffi::pyhost_purge() };
+        ffi::pyhost_purge();
     }
 }
 
@@ -211,8 +207,7 @@ impl Wait {
         }
         let _inside = gate::enter(state().slot(), thread_id());
         STATE.has_empty.store(false, Relaxed);
-        // SAFETY: inside the gate.
-        unsafe { ffi::pyhost_purge() };
+        ffi::pyhost_purge();
     }
 }
 
@@ -229,21 +224,15 @@ pub(crate) fn now() -> i64 {
     (monotonic_coarse() / 1_000_000) as i64
 }
 
-/// Gives back what was freed longer ago than the delay of `--retain`, at most twice a second. Returns whether
-/// it looked.
+/// Whether what was freed longer ago than the delay of `--retain` is to be given back now: at most twice a second.
 ///
 /// mimalloc itself looks only when a page is taken or freed: what a program frees in bulk would
 /// stay for as long as its small requests are met by the pages that it has.
-///
-/// # Safety
-/// A theap of the calling thread, inside the gate.
-pub(crate) unsafe fn give_back_what_is_due(theap: *mut Theap) -> bool {
+pub(crate) fn is_look_due() -> bool {
     let now = now();
     let is_due = now >= STATE.next_look.load(Relaxed);
     if is_due {
         STATE.next_look.store(now + LOOK, Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { ffi::mi_theap_collect(theap, false) };
     }
     is_due
 }
@@ -283,9 +272,11 @@ fn reserve_huge_pages() {
     let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) else {
         return;
     };
-    let start = memory.leak().as_ptr();
-    let aligned = start.wrapping_add(start.align_offset(ALIGNMENT));
-    advise_huge_pages(aligned, SIZE, true);
-    // SAFETY: fresh memory, which mimalloc owns for good from here on.
-    unsafe { ffi::mi_manage_os_memory(aligned.cast(), SIZE, true, false, true, -1) };
+    let start = memory.start().as_ptr();
+    advise_huge_pages(
+        start.wrapping_add(start.align_offset(ALIGNMENT)),
+        SIZE,
+        true,
+    );
+    ffi::manage(memory, ALIGNMENT, SIZE);
 }

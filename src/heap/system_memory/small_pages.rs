@@ -6,8 +6,7 @@
 //! everywhere ([`crate::arrays::placement`]): they would have had them from libc's malloc. Under `--retain speed` nothing is
 //! refused.
 
-#![allow(unsafe_code)]
-
+use crate::mimalloc::ffi;
 use crate::{bounded_heap, process};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::{advise_huge_pages, page_size, refuse_huge_pages_directly, whole_pages};
@@ -29,18 +28,12 @@ pyhost_os::state! {
     }
 }
 
-// SAFETY: the linker defines both; only their addresses are used.
-unsafe extern "C" {
-    static __bss_start: u8;
-    static _end: u8;
-}
-
 /// Refuses huge pages for the host's static memory. Before anything is written there, which a call of libc's `madvise` does:
 /// to find the function behind the host's own.
 pub(crate) fn start() {
     let page = page_size() as usize;
-    let start = (&raw const __bss_start).map_addr(|address| address & !(page - 1));
-    let end = (&raw const _end).addr().next_multiple_of(page);
+    let start = (&raw const ffi::__bss_start).map_addr(|address| address & !(page - 1));
+    let end = (&raw const ffi::_end).addr().next_multiple_of(page);
     refuse_huge_pages_directly(start.cast_mut(), end - start.addr());
 }
 

@@ -18,7 +18,6 @@ use pyhost_os::terminal_text::Plain;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
 use std::os::fd::AsRawFd;
-use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -177,20 +176,9 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     format_into(&mut started[..31], format_args!("{moment}"));
     let started = CStr::from_bytes_until_nul(&started).unwrap_or_default();
     let arguments = [pyhostctl_process::NAME, c"symbolize", c"--started", started];
-    let mut list = [null(); 5];
-    for (place, argument) in list.iter_mut().zip(arguments) {
-        *place = argument.as_ptr();
-    }
     let streams = [file.as_raw_fd(), named.as_raw_fd(), libc::STDERR_FILENO];
     let before = SignalSet::all().block();
-    // SAFETY: the copy becomes the program at once, or ends.
-    #[allow(unsafe_code)]
-    let copy = unsafe {
-        match pyhostctl_process::copy_process(0) {
-            Some(0) => pyhostctl_process::become_program(program, &list, streams),
-            copy => copy,
-        }
-    };
+    let copy = pyhostctl_process::start(program, &arguments, streams, 0);
     let status = copy.and_then(|copy| pyhostctl_process::wait(copy, PATIENCE));
     before.make_mask();
     (status == Some(0)).then_some(named)

@@ -18,8 +18,6 @@
 //! which is beyond reach if no report is planned ([`peak_watch`]). [`fall`] and [`ask`] run inside the
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
-#![allow(unsafe_code)]
-
 use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Raised};
 use crate::cpython::{frames, threads};
@@ -34,6 +32,7 @@ use crate::observe::balance::{self, Balance};
 use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::clock::monotonic;
+use pyhost_os::forks::Child;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
@@ -115,11 +114,8 @@ pub fn start(_gil: Gil<'_>) {
 
 /// Looks from here on, as if nothing was seen before.
 fn begin() {
-    // SAFETY: before anybody looks, or in a forked child, whose only thread this is.
-    unsafe {
-        STATE.sample.clear();
-        STATE.sheet.clear();
-    }
+    STATE.sample.clear();
+    STATE.sheet.clear();
     STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     STATE
@@ -150,7 +146,14 @@ fn is_on() -> bool {
     PEAK_THRESHOLDS.high.load(Relaxed) != peak_watch::NEVER
 }
 
-/// Forgets what was seen: the ledger's peaks start anew, or this is a forked child.
+/// In a forked child: its parent's peaks are not its own.
+pub fn begin_child(child: &Child) {
+    STATE.sample.clear_in_child(child);
+    STATE.sheet.clear_in_child(child);
+    restart();
+}
+
+/// Forgets what was seen: the ledger's peaks start anew.
 pub fn restart() {
     if is_on() {
         begin();

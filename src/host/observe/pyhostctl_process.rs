@@ -5,7 +5,6 @@
 
 #![allow(unsafe_code)]
 
-use crate::descriptor::close_range;
 use crate::errno::{Errno, errno};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
@@ -15,6 +14,7 @@ use pyhost_os::clock::monotonic;
 use pyhost_os::file;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::signals::SignalSet;
+use pyhost_os::system_call::system_call;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
@@ -70,18 +70,62 @@ fn is_reaper() -> bool {
     process::id() == 1 || is_subreaper != 0
 }
 
-/// As [`copy_process`], but the copy is not a child of this process: a process between the two makes it, stores its id in
-/// `place`, which both share, and ends. In a reaper ([`is_reaper`]) the copy is a child that sends no signal at its end.
+/// A copy of this process that never returns to the host's code: it has one thread, and its memory, descriptors and
+/// dispositions are its own.
+pub struct Detached(());
+
+impl Detached {
+    /// Closes all descriptors but these, of which those below 0 are none.
+    pub fn close_but(&self, kept: &mut [c_int]) {
+        kept.sort_unstable();
+        let mut first = 0;
+        let kept = kept.iter().filter(|&&kept| kept >= 0);
+        for &end in kept.chain([&c_int::MAX]) {
+            let range = [first as usize, (end - 1) as usize, 0];
+            // SAFETY: the copy's own; what it still has of them in values is only a number that is not open.
+            unsafe {
+                if first < end && system_call(libc::SYS_close_range, range) != 0 {
+                    // Before Linux 5.9.
+                    for descriptor in first..end.min(1 << 16) {
+                        libc::close(descriptor);
+                    }
+                }
+            }
+            first = end.saturating_add(1);
+        }
+    }
+}
+
+/// Copies this process, which has one thread, and runs `run` in the copy. Returns the copy's id, or `None`, with the reason
+/// as `errno`. The copy is not a child of this process: a process between the two makes it, stores its id in `place`,
+/// which both share, and ends. In a reaper ([`is_reaper`]) the copy is a child that sends no signal at its end.
+pub fn detach(place: &AtomicI32, run: impl FnOnce(&Detached)) -> Option<libc::pid_t> {
+    let mut is_alone = !process::has_several_threads();
+    process::each_other_thread(|_| is_alone = false);
+    if !is_alone {
+        Errno(libc::EINVAL).set();
+        return None;
+    }
+    // SAFETY: this process has one thread, so nothing was left half-done by another one.
+    match unsafe { copy_to_nobody(place) } {
+        Some(0) => {
+            run(&Detached(()));
+            process::end_now(0)
+        }
+        copy => copy,
+    }
+}
+
+/// As [`copy_process`], to nobody as [`detach`] says.
 ///
 /// # Safety
 /// As of [`copy_process`], and this process has one thread.
-pub unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
-    if is_reaper() {
-        // SAFETY: the caller's duties.
-        return unsafe { copy_process(0) };
-    }
+unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
     // SAFETY: the caller's duties. The structures are this function's, and the disposition becomes what it was, in all three.
     unsafe {
+        if is_reaper() {
+            return copy_process(0);
+        }
         // A child that is waited for counts in RUSAGE_CHILDREN, which the script sees; one whose signal is ignored does not.
         // The program before this one may have left children, whose ends must not get lost.
         let mut found: libc::siginfo_t = std::mem::zeroed();
@@ -143,18 +187,34 @@ pub fn wait(copy: libc::pid_t, patience: u64) -> Option<c_int> {
     }
 }
 
-/// Becomes the program, with three descriptors and an empty environment: nothing that the script has set reaches it. The
-/// third may be none.
-///
-/// # Safety
-/// In a copy of a process, as of [`copy_process`]. The list of arguments ends with null.
-pub unsafe fn become_program(
+/// Runs the program in a copy of this process, which sends it `signal` at its end, or none for 0. Returns the copy's id, or
+/// `None` if the system refuses. It has at most seven arguments, three descriptors, of which the last may be none, and an
+/// empty environment: nothing that the script has set reaches it.
+pub fn start(
     program: &CStr,
-    arguments: &[*const c_char],
+    arguments: &[&CStr],
+    streams: [c_int; 3],
+    signal: c_int,
+) -> Option<libc::pid_t> {
+    let mut list: [*const c_char; 8] = [null(); 8];
+    for (place, argument) in list[..7].iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+    // SAFETY: the copy calls the system alone, and becomes the program or ends.
+    match unsafe { copy_process(signal) } {
+        Some(0) => become_program(&Detached(()), program, &list, streams),
+        copy => copy,
+    }
+}
+
+fn become_program(
+    own: &Detached,
+    program: &CStr,
+    arguments: &[*const c_char; 8],
     streams: [c_int; 3],
 ) -> ! {
     let environment: [*const c_char; 1] = [null()];
-    // SAFETY: descriptors and dispositions of this process's own; lists of texts that end with null.
+    // SAFETY: descriptors and dispositions of the copy's own; texts in lists that end with null, as `start` makes them.
     unsafe {
         // A file that may not grow is an error that the program tells, not a signal that ends it.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -168,7 +228,7 @@ pub unsafe fn become_program(
         for (number, stream) in (0..).zip(streams) {
             libc::dup2(stream, number);
         }
-        close_range(3, c_int::MAX);
+        own.close_but(&mut [0, 1, 2]);
         libc::syscall(
             libc::SYS_execve,
             program.as_ptr(),

@@ -92,6 +92,17 @@ pub fn is_same(left: usize, right: usize) -> bool {
     same
 }
 
+/// Makes glibc load what a thread's early end needs, while there is memory: CPython up to 3.13 ends daemon
+/// threads by `pthread_exit` while it finalises, and glibc, which loads its unwinder at the first one,
+/// aborts if that fails. `backtrace(3)` loads the same, once. musl ends a thread without an unwinder.
+pub fn load_unwinder() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: room for one address, which is the length that the call gets.
+    unsafe {
+        libc::backtrace(&mut std::ptr::null_mut(), 1)
+    };
+}
+
 /// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing. A
 /// program that asks before its own first `dlopen` expects null. At the end of the host's own lookups.
 pub fn clear_error() {

@@ -1,9 +1,6 @@
 //! Facts of the running process and its machine, from the kernel. But for the list of nodes and
 //! the look for a limit in [`cgroup`] nothing here allocates, so that a signal handler may ask.
 
-#![allow(unsafe_code)]
-
-pub mod arguments;
 pub mod cgroup;
 #[cfg(target_env = "gnu")]
 pub mod libc_itself;
@@ -13,11 +10,12 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
+pub use crate::calls::{default_stack, name_thread, read_memory, set_variables, thread_name};
 use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
 use crate::path_template::format_into;
-use crate::system_call::system_call;
+pub use crate::system_call::end_now;
 use maps::Mapping;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -124,7 +122,7 @@ pub fn another_thread_runs() -> bool {
 
 /// Whether the process has another thread, which unshare(2) refuses to part from: `EINVAL`. False if the system forbids
 /// to ask. For the calling thread alone there is nothing to part from.
-fn has_several_threads() -> bool {
+pub fn has_several_threads() -> bool {
     calls::unshare(libc::CLONE_THREAD) != 0 && errno() == libc::EINVAL
 }
 
@@ -151,14 +149,6 @@ pub fn id() -> libc::pid_t {
 /// Whether the calling thread is the process's first: in a forked child, the one that lives on.
 pub fn is_first_thread() -> bool {
     calls::gettid() == calls::getpid()
-}
-
-/// The calling thread's name, as the kernel has it: up to 15 bytes, and a zero.
-pub fn thread_name() -> [u8; 16] {
-    let mut name = [0; 16];
-    // SAFETY: the kernel writes 16 bytes at most (PR_GET_NAME of prctl(2)).
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    name
 }
 
 /// The file of this program. If it was started by naming the loader (`ld.so pyhost`), `/proc/self/exe` is the
@@ -239,12 +229,7 @@ pub struct Watched {
 impl Watched {
     /// The process that has this id now.
     pub fn of(id: libc::pid_t) -> Self {
-        // SAFETY: the call touches no memory, and its descriptor is nobody else's.
-        let end = unsafe {
-            let flags: libc::c_long = 0;
-            let number = libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(id), flags);
-            (number >= 0).then(|| Fd::owned(number as RawFd))
-        };
+        let end = Fd::of_process(id).ok();
         Watched { id, end }
     }
 
@@ -275,22 +260,6 @@ impl AsRawFd for Watched {
     }
 }
 
-/// Ends the process at once, by the system call.
-pub fn end_now(status: libc::c_int) -> ! {
-    loop {
-        // SAFETY: the call touches no memory, and does not return.
-        unsafe { system_call(libc::SYS_exit_group, [status as usize]) };
-    }
-}
-
-/// Sets variables of the environment. While the process has one thread.
-pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
-    for (name, value) in variables {
-        // SAFETY: no other thread reads the environment, as the caller promises.
-        unsafe { std::env::set_var(name, value) };
-    }
-}
-
 /// Seconds of processor time that this process has taken, user and system.
 pub fn cpu_seconds() -> f64 {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -308,18 +277,6 @@ pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
 fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {
     let field = text.split(|&byte| byte == b' ').nth(field)?;
     std::str::from_utf8(field).ok()?.parse().ok()
-}
-
-/// Reads memory of this process by the system, which refuses what is not there. Returns how many bytes it has read.
-pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
-    let iovec = |start: *mut u8| libc::iovec {
-        iov_base: start.cast(),
-        iov_len: to.len(),
-    };
-    let (from, to) = (iovec(address as *mut u8), iovec(to.as_ptr().cast_mut()));
-    // SAFETY: the call writes to `to` alone, which the caller has lent.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
-    usize::try_from(read).unwrap_or(0)
 }
 
 #[cfg(test)]

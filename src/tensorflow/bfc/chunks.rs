@@ -4,10 +4,8 @@
 //! a list. All lengths are in granules of 256 bytes, so that 32 bits name any place.
 
 // Only for the claim that zeroed memory is valid.
-#![allow(unsafe_code)]
-
 use super::reserved::Table;
-use pyhost_os::mapping::FromZeros;
+use pyhost_os::zeros_are_valid;
 use std::ops::{Index, IndexMut, Range};
 
 /// Bytes of a granule: every chunk starts at a multiple of it and is a multiple long
@@ -19,8 +17,7 @@ pub const GRANULE: usize = 256;
 #[repr(transparent)]
 pub struct Handle(pub(super) u32);
 
-// SAFETY: a transparent `u32`, for which all bits zero is a value.
-unsafe impl FromZeros for Handle {}
+zeros_are_valid!(Handle: 0);
 
 impl Handle {
     /// No chunk. As an index, the head of the ring.
@@ -80,8 +77,8 @@ pub struct Chunk {
     pub pages: Pages,
 }
 
-// SAFETY: numbers, and truth values, of which false is all zeros.
-unsafe impl FromZeros for Chunk {}
+zeros_are_valid!(Pages: are_dirty, are_idle);
+zeros_are_valid!(Chunk: requested, allocation, start, granules, previous, next, left, right, pages);
 
 impl Chunk {
     const ZERO: Chunk = Chunk {

@@ -17,8 +17,6 @@
 //! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
 //! pages.
 
-#![allow(unsafe_code)]
-
 mod bins;
 mod chunks;
 mod map;
@@ -126,9 +124,8 @@ impl Bfc {
         if zero {
             let from = chunk.offset().min(self.touched);
             let to = (chunk.offset() + bytes).min(self.touched);
-            // SAFETY: `from <= to`, and `to` is within the chunk or `from == to`. The chunk was
-            // free until now, so nobody may use its memory.
-            unsafe { self.region.clear(from, to) };
+            // The chunk was free until now, so nobody uses its memory.
+            self.region.clear(from, to);
         }
         self.touched = self.touched.max(chunk.end());
         Some(pointer)
@@ -317,8 +314,8 @@ impl Bfc {
         if chunk.granules < LEAST_GIVEN_BACK {
             return;
         }
-        // SAFETY: within the region; the chunk is free, so nobody may use its memory.
-        if chunk.offset() >= to || unsafe { self.region.give_back(chunk.offset(), to) }.is_some() {
+        // The chunk is free, so nobody uses its memory.
+        if chunk.offset() >= to || self.region.give_back(chunk.offset(), to).is_some() {
             self.chunks[handle].pages = Pages::EMPTY;
         }
     }

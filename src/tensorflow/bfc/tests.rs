@@ -1,6 +1,8 @@
 //! The region against naive oracles: a list of chunks that obeys the same rules by linear search,
 //! the contents that the blocks must keep, and all invariants of the tables.
 
+#![allow(unsafe_code)]
+
 use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
 use super::reserved::LAZY_BYTES;

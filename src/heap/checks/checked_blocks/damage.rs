@@ -1,7 +1,5 @@
 //! A look at all checked blocks, and at the guarded ones: the pads of those that live, and the fills of those in the quarantine.
 
-#![allow(unsafe_code)]
-
 use super::record::{Record, State, Written};
 use super::{ACCOUNTS, is_on};
 use crate::alone;
@@ -56,11 +54,8 @@ impl fmt::Display for Damage<'_> {
 }
 
 /// Calls `visit` for each damaged block. The gate is closed meanwhile, and `visit` may not allocate. The pads of CPython's debug
-/// hooks are looked at only `with_hooks`: while no thread can be laying them, so with the only GIL, or after Python's end.
-///
-/// # Safety
-/// No other thread is allocating or freeing by the inlined paths in the heaps of checked blocks: none does, since these
-/// blocks take the slow paths.
+/// hooks are looked at only `with_hooks`: while no thread can be laying them, so with the only GIL, or after Python's end. No
+/// other thread is allocating or freeing in the heaps of checked blocks, which take the slow paths.
 pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
     if !is_on() && !guards::are_on() {
         return;
@@ -71,9 +66,10 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
         });
         for account in ACCOUNTS {
             for heap in heaps::checked(account) {
-                let mut look = |block: LiveBlock| {
-                    // SAFETY: a block of a heap of checked blocks, whose page stays while the gate is closed.
-                    let record = unsafe { Record::at(block.start) };
+                let mut look = |block: LiveBlock<'_>| {
+                    let Some(record) = Record::of(&block) else {
+                        return;
+                    };
                     match record.state() {
                         State::Live => {
                             let with_hooks = with_hooks && account != Account::Raw;
@@ -95,8 +91,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
                         State::Gone | State::Unknown => {}
                     }
                 };
-                // SAFETY: the gate is closed, and these heaps are used by slow paths alone.
-                unsafe { live_blocks::visit(closed, heap, &mut look, &mut |_| {}) };
+                live_blocks::visit(closed, heap, &mut look, &mut |_| {});
             }
         }
     });

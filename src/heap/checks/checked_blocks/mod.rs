@@ -20,14 +20,15 @@ pub use quarantine::each as each_waiting;
 use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::guards;
-use crate::checks::out_of_bounds::{HOOK, OutOfBounds, damage_of_hooks};
+use crate::checks::out_of_bounds::{HOOK, OutOfBounds};
 use crate::descriptor::notice;
-use crate::hot::allocate::allocate_aligned;
-use crate::hot::booking::{admits, book_new, failed, release_block};
+use crate::hot::allocate::{allocate_aligned, book_new};
+use crate::hot::booking::{admits, failed, release_block};
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
-use crate::mimalloc::gate;
+use crate::mimalloc::gate::{self, Closed};
 use crate::mimalloc::heaps::{HEAPS, is_checked, is_marked};
+use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::mimalloc::pages::live_page;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
@@ -293,15 +294,16 @@ pub(crate) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
         release_block(account, block, page.block_size, caller);
         record::fill_dead(pointer, record.size());
     }
-    quarantine::add(page.start_of(pointer), page.block_size, &inside);
+    let block = Waiting(page.start_of(pointer));
+    quarantine::add(block, page.block_size, &inside);
 }
 
+/// A block in the quarantine, which has been freed: nobody else uses it or gives it back. Of this module and [`quarantine`].
+struct Waiting(*mut u8);
+
 /// Gives a block of the quarantine back to its heap; its bytes. Ends the process if it was written to since it was freed.
-///
-/// # Safety
-/// A block in the quarantine that nobody else gives back, inside the gate.
-unsafe fn give_back(block: *mut u8, inside: &gate::Inside<'_>) -> usize {
-    // SAFETY: the caller's promise: the page stays while the block is not given back.
+fn give_back(Waiting(block): Waiting, inside: &gate::Inside<'_>) -> usize {
+    // SAFETY: as its type says. The page stays while the block is not given back.
     unsafe {
         let Some(page) = live_page(block) else {
             return 0;
@@ -352,8 +354,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
         if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
-            // SAFETY: a live block, which only a bug of the program's frees meanwhile.
-            let outside = unsafe { damage_of_hooks(block.start, block.size, true) };
+            let outside = block.damage_of_hooks(true);
             say_before_hooks(&block, outside, block.account, block.made, caller, function);
         }
         return;
@@ -425,7 +426,7 @@ pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
     unsafe {
         live_page(pointer)
             .filter(|page| has(page))
-            .and_then(|page| bytes_of(page.start_of(pointer)))
+            .and_then(|page| Record::at(page.start_of(pointer)).live_bytes())
             .is_some_and(|(first, _)| first == start)
     }
 }
@@ -458,24 +459,13 @@ pub(crate) unsafe fn size(page: &Page, pointer: *mut u8) -> usize {
 }
 
 /// The allocation of the checked block whose bytes begin at `start`; `None` for any other.
-///
-/// # Safety
-/// A live block, of whatever kind.
-pub(crate) unsafe fn call_site_of(start: *mut u8) -> Option<CallSite> {
-    // SAFETY: the caller's promise: its page stays.
-    unsafe {
-        let page = live_page(start).filter(|page| has(page))?;
-        let record = Record::at(page.start_of(start));
-        (record.start() == start).then(|| record.made())
-    }
+pub(crate) fn call_site_of(closed: &Closed, start: usize) -> Option<CallSite> {
+    let record = Record::of(&live_blocks::holding(closed, start)?)?;
+    (record.start().addr() == start).then(|| record.made())
 }
 
-/// The caller's bytes of a checked block that is live: their start and length. `None` for one that waits in the quarantine.
-///
-/// # Safety
-/// The start of a block of a page that has checked blocks.
-pub(crate) unsafe fn bytes_of(block: *mut u8) -> Option<(*mut u8, usize)> {
-    // SAFETY: the caller's promise.
-    let record = unsafe { Record::at(block) };
-    (record.state() == State::Live).then(|| (record.start(), record.size()))
+/// The start and the number of the program's bytes of a block of any heap; `None` for a checked one that waits in the
+/// quarantine.
+pub(crate) fn asked(block: &LiveBlock<'_>) -> Option<(*mut u8, usize)> {
+    Record::of(block).map_or(Some((block.start, block.size)), Record::live_bytes)
 }

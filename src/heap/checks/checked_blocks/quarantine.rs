@@ -4,7 +4,7 @@
 //! out of its place, by an exchange, gives the block back. Nothing is locked: a fork in between leaves at worst a block that
 //! nobody uses.
 
-use super::give_back;
+use super::{Waiting, give_back};
 use crate::bounded_heap;
 use crate::mimalloc::gate::{Closed, Inside};
 use crate::mimalloc::pages;
@@ -49,7 +49,7 @@ fn place(number: usize) -> Option<&'static AtomicU64> {
 
 /// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest if there are too
 /// many. Inside the gate.
-pub fn add(block: *mut u8, bytes: usize, inside: &Inside<'_>) {
+pub(super) fn add(Waiting(block): Waiting, bytes: usize, inside: &Inside<'_>) {
     let Some(place) = place(STATE.added.fetch_add(1, Relaxed)) else {
         return;
     };
@@ -93,10 +93,8 @@ pub fn each(closed: &Closed, mut visit: impl FnMut(&pages::PageView)) {
 /// Gives back the block that was taken out of a place, if there was one.
 fn end_wait(complement: u64, inside: &Inside<'_>) {
     if complement != 0 {
-        let block = !complement as usize as *mut u8;
-        // SAFETY: a block that waited, and that the exchange gave to this thread alone.
-        #[allow(unsafe_code)]
-        let bytes = unsafe { give_back(block, inside) };
+        // The exchange gave it to this thread alone.
+        let bytes = give_back(Waiting(!complement as usize as *mut u8), inside);
         STATE.bytes.fetch_sub(bytes, Relaxed);
     }
 }

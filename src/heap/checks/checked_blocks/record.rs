@@ -6,6 +6,8 @@ use crate::call_site::{After, CallSite, CallsNumber, FileNumber};
 use crate::checks::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::ledger::Account;
+use crate::mimalloc::heaps::is_checked;
+use crate::mimalloc::live_blocks::LiveBlock;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -272,10 +274,22 @@ impl Record {
     /// hooks themselves have the block.
     pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
         match self.is_of_domain() {
-            // SAFETY: the block's bytes.
-            true => unsafe { damage_of_hooks(self.start(), self.size(), are_laid) },
+            true => damage_of_hooks(self.size(), are_laid, |index| {
+                self.byte(self.front() + index)
+            }),
             false => None,
         }
+    }
+
+    /// The record in a checked block; `None` for any other block.
+    pub fn of<'a>(block: &LiveBlock<'a>) -> Option<&'a Record> {
+        // SAFETY: a block of a page of checked blocks, which begins with its record.
+        is_checked(block.page().heap).then(|| unsafe { Record::at(block.start) })
+    }
+
+    /// The start and the number of the program's bytes; `None` for a block that waits in the quarantine.
+    pub fn live_bytes(&self) -> Option<(*mut u8, usize)> {
+        (self.state() == State::Live).then(|| (self.start(), self.size()))
     }
 
     fn bytes(&self, offset: usize, length: usize) -> *const [u8] {

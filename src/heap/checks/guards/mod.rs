@@ -25,7 +25,7 @@ pub use settings::GuardSettings;
 use crate::call_site::CallSite;
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::fill_bytes::FORBIDDEN;
-use crate::checks::out_of_bounds::{self, OutOfBounds, damage_of_hooks};
+use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::errno::Errno;
 use crate::host::Request;
 use crate::hot::booking::{book_beneath_caps, release_block};
@@ -251,6 +251,13 @@ impl Block {
             made: record.made.get(),
         }
     }
+
+    /// Bytes that were overwritten in the pads of CPython's debug hooks.
+    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
+        // SAFETY: a byte of a live block, which only a bug of the program's frees meanwhile.
+        let byte = |index| unsafe { self.start.add(index).read_volatile() };
+        out_of_bounds::damage_of_hooks(self.size, are_laid, byte)
+    }
 }
 
 /// The live block that starts at `pointer`.
@@ -412,8 +419,7 @@ pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, OutOfBou
             let is_looked_at = with_hooks
                 && out_of_bounds::is_domain(block.account)
                 && block.account != Account::Raw;
-            // SAFETY: a live block.
-            is_looked_at.then(|| unsafe { damage_of_hooks(block.start, block.size, false) })?
+            is_looked_at.then(|| block.damage_of_hooks(false))?
         };
         if let Some(outside) = around.or_else(of_hooks) {
             visit(&block, outside);

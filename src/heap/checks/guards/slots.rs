@@ -4,12 +4,11 @@
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
 //! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
-#![allow(unsafe_code)]
-
 use crate::call_site::CallSite;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::IS_64_BIT;
-use pyhost_os::mapping::{FromZeros, Mapped, Mapping};
+use pyhost_os::mapping::{Mapped, Mapping};
+use pyhost_os::zeros_are_valid;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -77,8 +76,8 @@ impl OriginCell {
     }
 }
 
-// SAFETY: numbers.
-unsafe impl FromZeros for Record {}
+zeros_are_valid!(OriginCell: line, calls, file);
+zeros_are_valid!(Record: state, account, size, start, mapped, number, made, freed);
 
 impl Record {
     /// The account that the block is booked to.
@@ -101,8 +100,7 @@ struct Class {
 
 /// The range, its records and its classes.
 pub struct GuardRange {
-    start: usize,
-    length: usize,
+    memory: Mapping,
     page: usize,
     records: &'static [Record],
     classes: [Class; CLASSES],
@@ -146,7 +144,6 @@ impl GuardRange {
         // One closed page in front of the first block.
         let range = Mapping::reserve_at(0, length + page, false)?;
         let records = Mapped::reserve(records)?.leak();
-        let start = range.leak().addr().get();
         let (mut first, mut record) = (page, 0);
         let classes = std::array::from_fn(|class| {
             let made = Class {
@@ -161,8 +158,7 @@ impl GuardRange {
             made
         });
         Some(GuardRange {
-            start,
-            length: length + page,
+            memory: range,
             page,
             records,
             classes,
@@ -171,9 +167,19 @@ impl GuardRange {
         })
     }
 
+    fn start(&self) -> usize {
+        self.memory.addresses().start
+    }
+
+    /// The offsets of so many bytes in front of an address.
+    fn in_front_of(&self, end: usize, bytes: usize) -> Range<usize> {
+        let end = end - self.start();
+        end - bytes..end
+    }
+
     /// Whether an address lies in the range.
     pub fn holds(&self, address: usize) -> bool {
-        address.wrapping_sub(self.start) < self.length
+        self.memory.addresses().contains(&address)
     }
 
     /// Addresses of the records.
@@ -198,7 +204,7 @@ impl GuardRange {
             return None;
         }
         let class = self.class_at(address)?;
-        let index = (address - self.start - class.first) / class.stride;
+        let index = (address - self.start() - class.first) / class.stride;
         Some(Slot {
             record: self.record(class, index),
             end: self.end_of(class, index),
@@ -207,13 +213,13 @@ impl GuardRange {
 
     /// The last class that begins at an address or before it.
     fn class_at(&self, address: usize) -> Option<&Class> {
-        let offset = address.checked_sub(self.start)?;
+        let offset = address.checked_sub(self.start())?;
         self.classes.iter().rfind(|class| class.first <= offset)
     }
 
     /// Address behind the pages of a slot's block.
     fn end_of(&self, class: &Class, index: usize) -> usize {
-        self.start + class.first + (index + 1) * class.stride - self.page
+        self.start() + class.first + (index + 1) * class.stride - self.page
     }
 
     /// How many blocks may be live.
@@ -240,9 +246,7 @@ impl GuardRange {
             return Err(Miss::Crowded);
         };
         let end = self.end_of(class, index);
-        let open = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: pages of a closed slot that nobody else has.
-        if unsafe { libc::mprotect((end - mapped) as *mut _, mapped, open) } != 0 {
+        if !self.memory.open(self.in_front_of(end, mapped)) {
             record.state.store(FREED, Release);
             self.live.fetch_sub(1, Relaxed);
             return Err(Miss::Crowded); // of mappings, all others' included
@@ -275,12 +279,8 @@ impl GuardRange {
     /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the
     /// system does not.
     pub fn close(&self, end: usize, mapped: usize) -> bool {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let start = (end - mapped) as *mut _;
         self.live.fetch_sub(1, Relaxed);
-        // A fresh mapping, which the system merges with the closed ones beside it.
-        // SAFETY: pages of a block that is being freed, in the range.
-        unsafe { libc::mmap(start, mapped, libc::PROT_NONE, flags, -1, 0) == start }
+        self.memory.close(self.in_front_of(end, mapped))
     }
 
     /// Calls `visitor` for each slot that was ever used.
@@ -313,7 +313,7 @@ impl GuardRange {
 
     fn slot_after(&self, address: usize) -> Option<Slot> {
         let slot = self.slot_at(address);
-        let next = slot.map_or(self.start + self.page, |slot| slot.end + self.page);
+        let next = slot.map_or(self.start() + self.page, |slot| slot.end + self.page);
         self.slot_at(next)
     }
 }

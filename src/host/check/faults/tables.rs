@@ -1,36 +1,29 @@
 //! CPython's tables with a question in front of each request (PEP 445): the domains and the arena
 //! allocator. What lies beneath serves, frees and books as it would without.
 
-#![allow(unsafe_code)]
-
 use super::fails_of;
+use crate::cpython::functions::KeptTable;
 use crate::ledger::Account;
 use pyo3::ffi::{PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 
 const RAW: usize = Account::Raw as usize;
 const MEM: usize = Account::Mem as usize;
 const OBJ: usize = Account::Obj as usize;
 const ARENA: usize = Account::Arena as usize;
 
-/// A table that is wrapped.
-struct Original<T>(OnceLock<T>);
-// SAFETY: the tables hold function pointers and a context that CPython shares between threads.
-unsafe impl<T> Sync for Original<T> {}
-
 pyhost_os::state! {
     /// The tables beneath those that inject failures.
     static STATE: FaultTables {
-        domains: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3],
-        arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+        domains: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
+        arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
     }
 }
 
 /// The table beneath; installed before the wrapper is.
 fn beneath<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
-    STATE.domains[A].0.get()
+    STATE.domains[A].get()
 }
 
 extern "C" fn malloc<const A: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
@@ -76,7 +69,7 @@ fn wrap<const A: usize>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
         realloc: Some(realloc::<A>),
         free: table.free,
     };
-    match STATE.domains[A].0.set(table) {
+    match STATE.domains[A].set(table) {
         Ok(()) => wrapper,
         Err(table) => table,
     }
@@ -95,7 +88,7 @@ extern "C" fn arena_alloc(ctx: *mut c_void, size: usize) -> *mut c_void {
     if fails_of::<ARENA>(size) {
         return null_mut();
     }
-    match STATE.arenas.0.get().and_then(|table| table.alloc) {
+    match STATE.arenas.get().and_then(|table| table.alloc) {
         Some(function) => function(ctx, size),
         None => null_mut(),
     }
@@ -108,7 +101,7 @@ pub fn over_arenas(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
         alloc: Some(arena_alloc),
         free: table.free,
     };
-    match STATE.arenas.0.set(table) {
+    match STATE.arenas.set(table) {
         Ok(()) => wrapper,
         Err(table) => table,
     }

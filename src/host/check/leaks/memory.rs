@@ -1,17 +1,14 @@
 //! Memory outside the heaps in which a pointer keeps a block from being lost: the writable data of
 //! every loaded library, the thread-local data, the stack and the description of the calling thread.
 
-#![allow(unsafe_code)]
-
 use super::WORD;
 use super::table::{self, Table, new_table};
-use crate::cpython::layout::objects_in_blocks::Memory;
 use crate::heap::{self, region, thread_pointers};
 use crate::libc_exports::native::mapped;
-use crate::process;
+use crate::libc_exports::native::next::find;
 use crate::process::loaded::{self, Segment};
 use crate::process::maps::{Mapping, PageMap};
-use crate::process::small_file;
+use crate::process::{read_memory, small_file};
 use pyhost_os::mapping::page_size;
 use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
@@ -70,13 +67,12 @@ pyhost_os::state! {
 
 /// Asks libc for the size of its description of a thread, which it has for debuggers (`libthread_db`).
 pub fn learn_description() {
-    // SAFETY: looks a name up; libc's own variable of this name has four bytes and is constant.
-    unsafe {
-        let name = c"_thread_db_sizeof_pthread";
-        let size = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<u32>();
-        if let Some(size) = size.as_ref() {
-            STATE.description.store(*size as usize, Relaxed);
-        }
+    let mut size = [0; 4];
+    let variable = find(c"_thread_db_sizeof_pthread").addr();
+    if variable != 0 && read_memory(variable, &mut size) == size.len() {
+        STATE
+            .description
+            .store(u32::from_ne_bytes(size) as usize, Relaxed);
     }
     loaded::clear_error();
 }
@@ -114,7 +110,7 @@ pub fn add_descriptions(ranges: &mut Table<Range>) {
 /// Other processors have no such mark: there it may be another's memory, but for the heaps' and the host's own.
 fn is_thread_pointer(address: usize) -> bool {
     let mut word = [0; WORD];
-    let read = process::read_memory(address, &mut word);
+    let read = read_memory(address, &mut word);
     let is_marked = !cfg!(target_arch = "x86_64") || usize::from_ne_bytes(word) == address;
     read == WORD && is_marked && !is_heap_or_own(address)
 }
@@ -259,7 +255,7 @@ pub fn each_far_word(ranges: &[Range], mut visit: impl FnMut(usize)) {
             }
             for part in (page..end.min(page + size)).step_by(READ) {
                 let wanted = READ.min(end - part);
-                let read = process::read_memory(part, &mut words[..wanted]);
+                let read = read_memory(part, &mut words[..wanted]);
                 let (words, _) = words[..read].as_chunks::<WORD>();
                 words
                     .iter()
@@ -293,7 +289,7 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
             continue;
         }
         let mut words = [0; READ];
-        let read = process::read_memory(page, &mut words);
+        let read = read_memory(page, &mut words);
         let (words, _) = words[..read].as_chunks::<WORD>();
         let word = |place: usize| words.get(place).map(|&word| usize::from_ne_bytes(word));
         let mut places = (0..READ).step_by(ALIGNMENT);
@@ -327,33 +323,6 @@ fn read_maps() -> Option<Table<u8>> {
         });
     }
     Some(text)
-}
-
-/// Memory that the check can read without a fault: the libraries' data and the pages of the heaps, freed
-/// blocks included.
-pub struct Readable<'a>(pub &'a [Range]);
-
-impl Memory for Readable<'_> {
-    fn holds(&self, address: usize, length: usize) -> bool {
-        if address == 0 || !address.is_multiple_of(WORD) {
-            return false;
-        }
-        let Some(last) = address.checked_add(length - 1) else {
-            return false;
-        };
-        let in_library = |range: &Range| range.start <= address && last < range.end;
-        let in_heap = |address: usize| {
-            let pointer = address as *mut u8;
-            heap::is_in_page(pointer) || heap::guards::is_live(address)
-        };
-        (in_heap(address) && in_heap(last)) || self.0.iter().any(in_library)
-    }
-
-    fn word(&self, address: usize) -> Option<usize> {
-        // SAFETY: readable, as was just seen.
-        self.holds(address, WORD)
-            .then(|| unsafe { *(address as *const usize) })
-    }
 }
 
 #[cfg(test)]

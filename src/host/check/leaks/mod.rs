@@ -332,7 +332,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         front(),
         &mut broken,
     )?;
-    let memory = memory::Readable(&ranges);
+    let memory = reach::Readable(&ranges);
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),
         interpreters: interpreters::were_several(),
@@ -354,7 +354,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         let mut known = new_table(blocks.len().max(1))?;
         for (index, block) in blocks.iter().enumerate() {
             if is_lost(&block)
-                && let Some(rule) = rule_for(rules, block, &memory)
+                && let Some(rule) = rule_for(closed, rules, block, &memory)
             {
                 rule.count(asked(block));
                 known.push(index as u32);
@@ -366,7 +366,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     for block in blocks.iter().filter(is_lost) {
         findings.blocks += 1;
         findings.bytes += asked(block) as u64;
-        add(&mut findings.groups, block, &memory);
+        add(closed, &mut findings.groups, block, &memory);
     }
     findings
         .groups
@@ -383,21 +383,20 @@ fn kind_of(block: &Block, memory: &impl objects_in_blocks::Memory) -> ([u8; NAME
 }
 
 /// What allocated a block, if blocks keep it.
-#[allow(unsafe_code)]
-fn origin_of(block: &Block) -> CallSite {
-    // SAFETY: a live block, while nobody allocates or frees.
-    unsafe { heap::call_site_of(block.start) }.unwrap_or_default()
+fn origin_of(closed: &Closed, block: &Block) -> CallSite {
+    heap::call_site_of(closed, block.start).unwrap_or_default()
 }
 
 /// The rule that matches a lost block.
 fn rule_for<'a>(
+    closed: &Closed,
     rules: &'a Suppressions,
     block: &Block,
     memory: &impl objects_in_blocks::Memory,
 ) -> Option<&'a Rule> {
     let mut room = [0; 1024];
     let (name, site) = kind_of(block, memory);
-    let origin = origin_of(block);
+    let origin = origin_of(closed, block);
     let source = origin.source();
     let line = match site {
         Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
@@ -430,9 +429,14 @@ fn text_of(name: &[u8; NAME]) -> &str {
     str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
 }
 
-fn add(groups: &mut Table<Group>, block: &Block, memory: &impl objects_in_blocks::Memory) {
+fn add(
+    closed: &Closed,
+    groups: &mut Table<Group>,
+    block: &Block,
+    memory: &impl objects_in_blocks::Memory,
+) {
     let (name, site) = kind_of(block, memory);
-    let (origin, size) = (origin_of(block), asked(block));
+    let (origin, size) = (origin_of(closed, block), asked(block));
     let same = |group: &&mut Group| {
         group.account == block.account
             && group.size == size

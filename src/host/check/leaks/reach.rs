@@ -8,12 +8,12 @@
 
 #![allow(unsafe_code)]
 
-use super::memory::{self, Range, Readable};
+use super::memory::{self, Range};
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
-use crate::cpython::layout::objects_in_blocks::{self, Object};
+use crate::cpython::layout::objects_in_blocks::{self, Memory, Object};
 use crate::heap::gate::Closed;
-use crate::heap::leak_mark;
+use crate::heap::{self, leak_mark};
 use crate::ledger::Account;
 
 /// A block that was allocated since the mark.
@@ -53,10 +53,8 @@ fn note(broken: &mut Table<Broken>, account: Account, size: usize) {
 
 /// The live blocks of `accounts` that were allocated since the mark, by address, and `chunks`, the
 /// live array data of the region.
-///
-/// # Safety
-/// As for [`leak_mark::visit_since`].
-unsafe fn blocks_since(
+/// Right as [`leak_mark::visit_since`].
+fn blocks_since(
     closed: &Closed,
     accounts: &[Account],
     chunks: &[(usize, usize)],
@@ -73,15 +71,12 @@ unsafe fn blocks_since(
         });
     };
     for &account in accounts {
-        // SAFETY: the caller's duties; the table does not allocate from a heap.
-        unsafe {
-            leak_mark::visit_since(
-                closed,
-                account,
-                &mut |start, size| add(account, start.addr(), size),
-                &mut |account, size| note(broken, account, size),
-            );
-        }
+        leak_mark::visit_since(
+            closed,
+            account,
+            &mut |start, size| add(account, start.addr(), size),
+            &mut |account, size| note(broken, account, size),
+        );
     }
     for &(start, size) in chunks {
         add(Account::Numpy, start, size);
@@ -104,8 +99,7 @@ pub fn find(
     front: usize,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
-    // SAFETY: nothing of Python runs any more.
-    let mut blocks = unsafe { blocks_since(closed, accounts, chunks, broken)? };
+    let mut blocks = blocks_since(closed, accounts, chunks, broken)?;
     let memory = Readable(ranges);
     for block in blocks.iter_mut() {
         if block.account == Account::Obj && block.size > front {
@@ -115,7 +109,7 @@ pub fn find(
     }
     let open = new_table(blocks.len().max(1))?;
     let mut search = Search::new(&mut blocks, open);
-    // SAFETY: as above; the ranges and the live blocks can be read.
+    // SAFETY: nothing of Python runs any more; the ranges and the live blocks can be read.
     unsafe {
         for range in ranges {
             // The loader takes a library's thread-local data from malloc, and keeps the address in a table of its own.
@@ -135,6 +129,33 @@ pub fn find(
         search.search_open();
     }
     Some(blocks)
+}
+
+/// Memory that the check can read without a fault: the libraries' data and the pages of the heaps, freed
+/// blocks included.
+pub struct Readable<'a>(pub &'a [Range]);
+
+impl Memory for Readable<'_> {
+    fn holds(&self, address: usize, length: usize) -> bool {
+        if address == 0 || !address.is_multiple_of(WORD) {
+            return false;
+        }
+        let Some(last) = address.checked_add(length - 1) else {
+            return false;
+        };
+        let in_library = |range: &Range| range.start <= address && last < range.end;
+        let in_heap = |address: usize| {
+            let pointer = address as *mut u8;
+            heap::is_in_page(pointer) || heap::guards::is_live(address)
+        };
+        (in_heap(address) && in_heap(last)) || self.0.iter().any(in_library)
+    }
+
+    fn word(&self, address: usize) -> Option<usize> {
+        // SAFETY: readable, as was just seen.
+        self.holds(address, WORD)
+            .then(|| unsafe { (address as *const usize).read_volatile() })
+    }
 }
 
 /// Marks blocks as reached, by their indices, and all that is found from there.

@@ -4,17 +4,14 @@
 //! lives at the script's end is copied then. Of CPython's debug hooks nothing can be had: they keep
 //! a serial number only if CPython was built with `PYMEM_DEBUG_SERIALNO`.
 
-#![allow(unsafe_code)]
-
 use super::MOST_BLOCKS;
-use super::memory::Readable;
+use super::reach::Readable;
 use super::table::{Table, new_table};
 use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
 use crate::cpython::objects::{Gil, Owned, Raised, or_none};
 use crate::heap::{self, leak_mark, region};
 use crate::ledger::Account;
 use crate::python::numpy;
-use pyo3::ffi::PyObject;
 use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -55,12 +52,6 @@ pyhost_os::state! {
     }
 }
 
-unsafe extern "C" {
-    /// A new reference to the frames of an allocation, innermost first, or to None if nothing
-    /// is known (`Python/tracemalloc.c`; exported by every version from 3.6 on).
-    fn _PyTraceMalloc_GetTraceback(domain: c_uint, pointer: usize) -> *mut PyObject;
-}
-
 /// Keeps the site of each live block of `accounts`. No exception is set; once.
 pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
     leak_mark::enter_before();
@@ -93,9 +84,7 @@ const NUMPY_DOMAIN: c_uint = 389_047;
 /// Frames of the block at `address`; None if tracemalloc knows of none.
 fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Option<Owned<'_>> {
     let look = |domain, pointer| {
-        // SAFETY: attached; a new reference, or null with an exception set.
-        let frames = unsafe { gil.owned(_PyTraceMalloc_GetTraceback(domain, pointer)) };
-        or_none(frames).filter(|frames| frames.is_tuple())
+        or_none(gil.traceback_of(domain, pointer)).filter(|frames| frames.is_tuple())
     };
     match account {
         Account::Numpy => numpy::leads()
@@ -112,8 +101,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
             let mut add = |start: *mut u8, _: usize| {
                 blocks.push((start.addr(), account));
             };
-            // SAFETY: the GIL is held and the gate closed.
-            unsafe { leak_mark::visit_since(closed, account, &mut add, &mut |_, _| {}) };
+            leak_mark::visit_since(closed, account, &mut add, &mut |_, _| {});
         }
     });
     // The arrays of `bfc` are in no heap.

@@ -1,15 +1,12 @@
 //! The types of sampled objects, read off their blocks while Python runs.
 
-#![allow(unsafe_code)]
-
 use super::WORD;
 use crate::cpython::IS_FREE_THREADED;
 use crate::cpython::layout::objects_in_blocks::{self, Kind, Memory};
 use crate::cpython::objects::Gil;
-use crate::heap;
 use crate::heap::sampling::{Kinds, Samples};
 use crate::ledger::Account;
-use crate::process;
+use crate::process::read_memory;
 use pyhost_os::mmap_vec::MmapVec;
 
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.
@@ -37,9 +34,7 @@ impl Memory for Unsure {
 
 impl Unsure {
     fn read(&self, address: usize, to: &mut [u8]) -> bool {
-        address.is_multiple_of(WORD)
-            && address != 0
-            && process::read_memory(address, to) == to.len()
+        address.is_multiple_of(WORD) && address != 0 && read_memory(address, to) == to.len()
     }
 }
 
@@ -69,10 +64,7 @@ impl Kinds for Types<'_> {
     fn kind_of(&mut self, address: usize, bytes: usize) -> Option<usize> {
         let mut head = [0; HEAD];
         let head = &mut head[..bytes.min(HEAD)];
-        if heap::is_in_page(address as *mut u8) {
-            // SAFETY: a live block of this size: whoever frees it waits for the samples' lock first.
-            unsafe { (address as *const u8).copy_to_nonoverlapping(head.as_mut_ptr(), head.len()) };
-        } else if process::read_memory(address, head) < head.len() {
+        if read_memory(address, head) < head.len() {
             return None;
         }
         let word = |place: usize| {

@@ -1,11 +1,9 @@
 //! Memory tools: what watches the process's memory from inside it and must see every block: Valgrind, the
 //! run-time libraries of the sanitizers, and profilers that are preloaded.
 
-#![allow(unsafe_code)]
-
-use super::next::call;
+use super::next::find;
+use pyhost_os::system_call;
 use std::ffi::CStr;
-use std::ptr::null_mut;
 
 /// A tool that comes as a preloaded library with a malloc of its own.
 struct Tool {
@@ -45,47 +43,11 @@ pub fn is_named_in(preloaded: &[u8]) -> bool {
 
 /// The name of the tool at work, if there is one.
 pub fn at_work() -> Option<&'static str> {
-    if is_under_valgrind() {
+    if system_call::is_under_valgrind() {
         return Some("Valgrind");
     }
-    let loaded = |tool: &&Tool| {
-        let name = tool.symbol.as_ptr();
-        // SAFETY: looks up a constant name in the whole process.
-        let found = unsafe { call!(DLSYM(libc::RTLD_DEFAULT, name), null_mut()) };
-        !found.is_null()
-    };
+    let loaded = |tool: &&Tool| !find(tool.symbol).is_null();
     TOOLS.iter().find(loaded).map(|tool| tool.name)
-}
-
-/// Whether the process runs under Valgrind: the request RUNNING_ON_VALGRIND of `valgrind.h`,
-/// four rotations that add up to nothing and an exchange of a register with itself.
-fn is_under_valgrind() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        const RUNNING_ON_VALGRIND: usize = 0x1001;
-        let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
-        let mut result = 0usize;
-        // SAFETY: without Valgrind the sequence changes nothing but flags; with it, `result` is
-        // set from the request that rax points at.
-        unsafe {
-            std::arch::asm!(
-                "rol rdi, 3",
-                "rol rdi, 13",
-                "rol rdi, 61",
-                "rol rdi, 51",
-                "xchg rbx, rbx",
-                in("rax") request.as_ptr(),
-                inout("rdx") result,
-                options(nostack),
-            );
-        }
-        result != 0
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-        preloaded.to_string_lossy().contains("vgpreload")
-    }
 }
 
 #[cfg(test)]

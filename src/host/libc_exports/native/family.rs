@@ -184,7 +184,7 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
         }
         // SAFETY: the caller's duties.
         return match checked_requests::is_on()
-            .then(|| unsafe { checked_requests::reallocate::<NATIVE>(pointer, size) })
+            .then(|| unsafe { heap::reallocate_checked::<NATIVE>(pointer, size) })
         {
             Some(Reallocated::Block(block)) => Some(or_no_memory(block)),
             Some(Reallocated::Foreign) | None => None,

@@ -6,9 +6,40 @@
 
 #![allow(unsafe_code)]
 
-#[cfg_attr(target_env = "gnu", path = "next/by_loader.rs")]
-#[cfg_attr(target_env = "musl", path = "next/by_linker.rs")]
-mod found;
+#[cfg(target_env = "gnu")]
+mod by_loader;
+#[cfg(target_env = "musl")]
+use by_linker as found;
+#[cfg(target_env = "gnu")]
+use by_loader as found;
+
+/// The functions in a static executable, which has no loader: libc's by the names that the build gives them
+/// (`link_c_library` in build.rs).
+#[cfg(target_env = "musl")]
+mod by_linker {
+    use super::{Lookup, Symbol};
+
+    /// Declares functions, at the addresses that the linker writes.
+    macro_rules! symbols {
+        ($($(#[$attribute:meta])* $identifier:ident = $name:literal: $type:ty;)*) => {
+            $($(#[$attribute])* pub static $identifier: Symbol<$type> = {
+                // SAFETY: only the address is used, as the type in the list.
+                unsafe extern "C" {
+                    #[link_name = concat!("__next_", $name)]
+                    fn next();
+                }
+                Symbol::at(next as *const std::ffi::c_void)
+            };)*
+        };
+    }
+    pub(super) use symbols;
+
+    /// A library that is not there has no names either.
+    pub static DLSYM: Symbol<Lookup> = Symbol::at(std::ptr::null());
+
+    /// The linker has found them.
+    pub(super) fn find() {}
+}
 
 pub use found::DLSYM;
 
@@ -16,7 +47,7 @@ use super::{Mode, mode};
 use crate::heap::{double_free, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -210,6 +241,19 @@ pub fn resolve() {
     if MALLOC.get().is_none() {
         found::find();
     }
+}
+
+/// The address of a function or variable of the process; null for none.
+pub fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: a string that ends with a zero byte.
+    unsafe { call!(DLSYM(libc::RTLD_DEFAULT, name.as_ptr()), null_mut()) }
+}
+
+/// As [`find`], of the definition that follows the host.
+#[cfg(target_env = "gnu")]
+fn find_next(name: &CStr) -> *mut c_void {
+    // SAFETY: a string that ends with a zero byte; RTLD_NEXT counts from the caller, which is the host.
+    unsafe { call!(DLSYM(libc::RTLD_NEXT, name.as_ptr()), null_mut()) }
 }
 
 /// Allocates from the allocator behind the host's own. Null on failure.

@@ -4,16 +4,15 @@
 //! The functions that the caps call run inside the allocator. `Py_AddPendingCall` takes a lock that CPython
 //! holds for a few stores only, and may be called without the GIL.
 
-#![allow(unsafe_code)]
-
 use super::{self as caps, Refusal, Role, Told};
-use crate::cpython::functions::add_pending_call;
+use crate::cpython::functions::{
+    add_pending_call, sizes_of_function_and_traceback, watch_memory_errors,
+};
 use crate::cpython::layout::MODULES_OF_ERRORS;
 use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use crate::cpython::{frames, threads};
 use crate::descriptor::format_into;
 use crate::heap;
-use pyo3::ffi::{self, PyObject};
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
@@ -23,8 +22,6 @@ pyhost_os::state! {
     static STATE: CapErrors {
         /// The list of functions that relieve memory.
         reliefs: OnceLock<Kept> = OnceLock::new(),
-        /// The function that frees a `MemoryError`.
-        free_error: OnceLock<ffi::destructor> = OnceLock::new(),
     }
 }
 
@@ -32,7 +29,11 @@ pyhost_os::state! {
 /// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.
 pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     frames::watch_codes(gil);
-    watch_errors(gil);
+    watch_memory_errors(gil, |is_passed| {
+        if is_passed {
+            caps::error_ended();
+        }
+    });
     caps::arm(caps::Python {
         place: frames::place,
         handles_error: frames::handles_memory_error,
@@ -56,13 +57,7 @@ const DEBUG_PADS: usize = 24;
 /// The role of an object of so many bytes, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
 fn role(asked: usize, error_passes: bool) -> Role {
-    // SAFETY: constants of types that are ready.
-    let (function, traceback) = unsafe {
-        (
-            ffi::PyFunction_Type.tp_basicsize as usize,
-            ffi::PyTraceBack_Type.tp_basicsize as usize,
-        )
-    };
+    let [function, traceback] = sizes_of_function_and_traceback();
     let is = |bytes| asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS;
     let is_frame = || frames::is_frame(asked) || frames::is_frame(asked.wrapping_sub(DEBUG_PADS));
     if error_passes && (is(traceback) || is_frame()) {
@@ -71,34 +66,6 @@ fn role(asked: usize, error_passes: bool) -> Role {
         Role::Function
     } else {
         Role::Plain
-    }
-}
-
-/// Makes the caps count the `MemoryError`s that end. Once.
-fn watch_errors(_gil: Gil<'_>) {
-    // SAFETY: a static type, whose function is replaced by one that calls it; the GIL is held.
-    unsafe {
-        let kind = ffi::PyExc_MemoryError.cast::<ffi::PyTypeObject>();
-        if let Some(free) = (*kind).tp_dealloc
-            && STATE.free_error.set(free).is_ok()
-        {
-            (*kind).tp_dealloc = Some(free_error);
-        }
-    }
-}
-
-/// Frees a `MemoryError`, and counts one that passed Python code: that gives it a traceback. One
-/// that CPython made of a refusal and swallowed has none.
-unsafe extern "C" fn free_error(error: *mut PyObject) {
-    // SAFETY: called by Python with an exception that nobody else has.
-    unsafe {
-        let exception = error.cast::<ffi::PyBaseExceptionObject>();
-        if !(*exception).traceback.is_null() {
-            caps::error_ended();
-        }
-        if let Some(free) = STATE.free_error.get() {
-            free(error);
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! memory page. Mappings that only the heap or a stack points to are not found.
 
 use crate::process::maps::Memory;
-use pyhost_os::array::Array;
+use pyhost_os::mmap_vec::Array;
 use std::ops::Range;
 
 /// Mappings with less than this are not asked about.

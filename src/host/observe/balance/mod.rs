@@ -31,9 +31,9 @@ use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
 use libraries::Libraries;
 use library::LIBRARIES;
-use pyhost_os::array::Array;
 use pyhost_os::file::read_link;
 use pyhost_os::mapping::page_size;
+use pyhost_os::mmap_vec::Array;
 use scratch::{Extent, Owner, Parts, Scratch, add};
 use std::ops::Range;
 
@@ -83,7 +83,7 @@ pub fn take() -> Option<Balance> {
     sampling::each_mapping(|table| add(extents, table, Owner::Row(Row::HostTables), page));
     let mut libraries = Libraries::look();
     libraries.add_to(extents);
-    let default_stack = objects::default_stack();
+    let default_stack = crate::process::default_stack();
     let libraries = libraries.all();
     heap::alone(|closed| look(closed, parts, executable, default_stack, libraries, page))
 }

@@ -1,16 +1,12 @@
 //! Addresses of the process that are known before its mappings are read: the loaded objects'
 //! zeroed data, which has mappings without a name, the executable's own range, and a few tables.
 
-#![allow(unsafe_code)]
-
 use super::files;
 use super::rows::Row;
 use super::scratch::{Extents, Owner, add};
 use crate::heap::bfc::ChunkView;
 use crate::process::loaded;
 use pyhost_os::signals::handler_stack;
-use std::ffi::c_int;
-use std::mem::zeroed;
 use std::ops::Range;
 
 /// Collects what the dynamic linker knows; the executable's addresses.
@@ -66,24 +62,4 @@ pub fn add_signal_stack(extents: &mut Extents<'_>, page: usize) {
         let range = start..start + stack.ss_size;
         add(extents, range, Owner::Row(Row::SignalStack), page);
     }
-}
-
-/// The size that libc gives a thread's stack, its guard included, and that of the guard.
-pub fn default_stack() -> (usize, usize) {
-    // SAFETY: fills a structure of ours, which is then asked and given up.
-    unsafe {
-        let mut attributes: libc::pthread_attr_t = zeroed();
-        let (mut stack, mut guard) = (0, 0);
-        if pthread_getattr_default_np(&mut attributes) == 0 {
-            libc::pthread_attr_getstacksize(&attributes, &mut stack);
-            libc::pthread_attr_getguardsize(&attributes, &mut guard);
-            libc::pthread_attr_destroy(&mut attributes);
-        }
-        (stack, guard)
-    }
-}
-
-unsafe extern "C" {
-    /// Of glibc and musl; not in the `libc` crate.
-    fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> c_int;
 }

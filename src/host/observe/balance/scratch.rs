@@ -1,13 +1,12 @@
 //! Room for one look at the balance: a mapping of its own, so that no heap moves while it is looked
 //! at. The kernel backs what is touched of it alone.
 
-#![allow(unsafe_code)]
-
 use super::claims::Unclaimed;
 use super::rows::Row;
 use crate::process::maps::Entry;
-use pyhost_os::array::Array;
-use pyhost_os::mapping::{FromZeros, Mapped};
+use pyhost_os::mapping::Mapped;
+use pyhost_os::mmap_vec::Array;
+use pyhost_os::zeros_are_valid;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -50,8 +49,7 @@ struct Memory {
     entries: [Entry; ENTRIES],
 }
 
-// SAFETY: every pattern of bits is a value of each part.
-unsafe impl FromZeros for Memory {}
+zeros_are_valid!(Memory: extents, threads, unclaimed, data, text, entries);
 
 /// The mapping, unmapped when dropped.
 pub struct Scratch(Mapped<Memory>);

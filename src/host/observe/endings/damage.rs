@@ -1,9 +1,8 @@
 //! Blocks that were written to where or when nobody may (`--debug-hooks`, `--guard`), as they are found at the end of the process.
 
-#![allow(unsafe_code)]
-
 use crate::check::stacks::{self, Text};
 use crate::heap::checked_blocks;
+use pyhost_os::calls;
 use std::fmt::Write;
 
 /// Lines that are written at most.
@@ -30,7 +29,6 @@ pub fn look(is_finalized: bool) {
         let _ = writeln!(text, "pyhost: at the end: {} more", count - MOST);
     }
     text.finish();
-    // SAFETY: writes what the program's own streams hold; null stands for all.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
+    calls::fflush(None); // what the program's own streams hold
     std::process::abort();
 }

@@ -8,8 +8,6 @@
 //! Only the process that was asked writes: a forked child does so if the file's name holds
 //! `%p`, a child of `vfork` never.
 
-#![allow(unsafe_code)]
-
 mod damage;
 pub mod dispositions;
 mod html_page;
@@ -39,9 +37,10 @@ use crate::path_template::names_process;
 use crate::process;
 use crate::python::numpy;
 use crate::resident::{self, Resident};
+use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock};
 use report_parts::{ReportParts, Room};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
@@ -153,14 +152,15 @@ pub fn python_finalized() {
 /// The first function of the host's at the end, with no more in its frame than the end of the stack that
 /// the leak check searches: what lies above was there before, what comes below is the host's own.
 #[inline(never)]
-extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+fn at_exit(status: c_int) -> Option<c_int> {
     let top = StackTop::new();
-    end_at(status, &top);
+    let leaked = end_at(status, &top);
     top.keep();
+    leaked
 }
 
 #[inline(never)]
-fn end_at(status: c_int, top: &StackTop) {
+fn end_at(status: c_int, top: &StackTop) -> Option<c_int> {
     // mimalloc's own function at exit would give back each page of what Python has freed.
     retention::keep_everything();
     // A child that was forked past libc waits for ever for threads that it does not have.
@@ -170,11 +170,7 @@ fn end_at(status: c_int, top: &StackTop) {
     let leaked = leak_status(status, top);
     write_crowded_out();
     finish(Ending::Exit(leaked.unwrap_or(status)), false);
-    if let Some(leaked) = leaked {
-        // glibc goes on with the functions that remain, and ends with this status (exit(3)).
-        // SAFETY: ends the process.
-        unsafe { libc::exit(leaked) };
-    }
+    leaked
 }
 
 /// Tells of leaks, if they are to be looked for and Python was finalised; the exit status that
@@ -211,7 +207,7 @@ pub fn forked_in_parent() {
 }
 
 /// The child's end is its own: it has written nothing yet.
-pub fn forked_in_child() {
+pub fn forked_in_child(child: &Child) {
     let pid = process::id();
     STATE.owner.store(pid, Relaxed);
     name_process();
@@ -227,10 +223,9 @@ pub fn forked_in_child() {
     STATE.written.store(NOTHING, Relaxed);
     STATE.dumping.store(false, Relaxed);
     resident::begin_child();
-    script_end::begin_child();
-    peak::restart();
-    // SAFETY: the child has one thread, which looks at nothing that its parent took.
-    unsafe { DUMP_PARTS.begin_child() };
+    script_end::begin_child(child);
+    peak::begin_child(child);
+    DUMP_PARTS.begin_child(child);
 }
 
 /// The report of this moment, with what is to be shown of it, else what was shown of the script's end.

@@ -4,11 +4,10 @@
 //! Taken with the GIL, outside signal handlers: a look waits for the threads that are in the
 //! allocator.
 
-#![allow(unsafe_code)]
-
 use crate::heap::histogram::Histogram;
 use crate::observe::balance::{self, Balance};
 use pyhost_os::cell::{Exclusive, Held};
+use pyhost_os::forks::Child;
 
 /// The parts of one moment.
 pub struct ReportParts {
@@ -40,11 +39,7 @@ impl Room {
     }
 
     /// Lets the room be taken again.
-    ///
-    /// # Safety
-    /// In a forked child: nobody looks at what its parent took.
-    pub unsafe fn begin_child(&self) {
-        // SAFETY: the threads of the parent are gone, by the caller's promise.
-        drop(unsafe { self.0.take_over() });
+    pub fn begin_child(&self, child: &Child) {
+        drop(self.0.take_in_child(child));
     }
 }

@@ -4,8 +4,6 @@
 //!
 //! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
-#![allow(unsafe_code)]
-
 use super::report_parts::{ReportParts, Room};
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
@@ -16,6 +14,7 @@ use crate::observe::peak;
 use crate::python::numpy;
 use crate::resident::resident;
 use pyhost_os::cell::Published;
+use pyhost_os::forks::Child;
 
 /// The figures of that moment.
 #[derive(Clone, Copy)]
@@ -87,10 +86,7 @@ pub fn figures() -> Option<&'static Left> {
 }
 
 /// In a forked child: its script has not ended.
-pub fn begin_child() {
-    // SAFETY: the child has one thread, and writes no report at this moment.
-    unsafe {
-        STATE.left.forget();
-        STATE.parts.begin_child();
-    }
+pub fn begin_child(child: &Child) {
+    STATE.left.forget_in_child(child);
+    STATE.parts.begin_child(child);
 }

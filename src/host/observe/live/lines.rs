@@ -7,6 +7,7 @@
 //!
 //! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
 
+use super::mapping::{forget_lines, keep_lines};
 use super::own_path;
 use crate::cpython::frames;
 use crate::cpython::functions::add_pending_call;
@@ -20,11 +21,11 @@ use crate::observe::lines;
 use crate::path_template::PathBuffer;
 use crate::python::hooks::domains;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mapping::{self, Shared, page_size};
+use pyhost_os::mapping::Shared;
 use pyhost_os::signals::SignalSet;
 use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pyhost_os::state! {
     /// The file of the lines, and whether it can be written.
@@ -35,22 +36,7 @@ pyhost_os::state! {
         is_warned: AtomicBool = AtomicBool::new(false),
         /// Python takes calls between two instructions.
         is_armed: AtomicBool = AtomicBool::new(false),
-        /// The addresses of the file's pages: the first, and their bytes.
-        pages: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2],
     }
-}
-
-/// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
-/// which do not find it any more until the file is renewed. In the handler of SIGBUS.
-pub fn goes_on_without_file(address: usize) -> bool {
-    let [start, bytes] = STATE.pages.each_ref().map(|place| place.load(Relaxed));
-    // SAFETY: pages that the samples own, and write atomic words to. While they give them up no signal comes.
-    (start..start + bytes).contains(&address) && unsafe { mapping::empty(start, bytes) }
-}
-
-/// The samples have given the file's pages up: what is mapped there from now on is not theirs. So it is in a forked child.
-pub fn forget_pages() {
-    STATE.pages[1].store(0, Relaxed);
 }
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
@@ -80,7 +66,7 @@ fn path() -> Option<PathBuffer> {
 /// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
 /// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
-    forget_pages();
+    forget_lines();
     if !super::STATE.has_file.load(Relaxed) {
         return None;
     }
@@ -112,16 +98,13 @@ fn make(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Result<Shared<Atomi
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
         let file = Fd::open(draft.as_c_str(), flags)?;
         let mapped = Shared::of_file(&file, words)?;
-        let addresses = mapped.addresses();
-        STATE.pages[0].store(addresses.start, Relaxed);
-        let pages = addresses.len().next_multiple_of(page_size() as usize);
-        STATE.pages[1].store(pages, Relaxed);
+        keep_lines(&mapped);
         fill(&mapped);
         file::rename(draft.as_c_str(), path.as_c_str())?;
         Ok(mapped)
     };
     quietly(made).inspect_err(|_| {
-        forget_pages();
+        forget_lines();
         let _ = file::unlink(draft.as_c_str());
     })
 }

@@ -13,7 +13,8 @@ use crate::descriptor::quietly;
 use crate::errno::Errno;
 use crate::ledger::{LEDGER, Ledger};
 use pyhost_ledger::own;
-use pyhost_os::mapping::{Mapping, page_size};
+use pyhost_os::file::write_memory;
+use pyhost_os::mapping::{Mapping, Shared, empty, page_size};
 use std::ffi::{c_int, c_void};
 use std::hint;
 use std::ops::Range;
@@ -39,25 +40,13 @@ pub fn is_possible() -> bool {
 pub fn onto_file(file: c_int) -> Result<(), Errno> {
     let pages = pages().ok_or(Errno(libc::EINVAL))?;
     let start = pages.start as *mut c_void;
-    let length = own::addresses().end - pages.start;
+    // Whole: a page that has no room on the disk would be a SIGBUS later.
+    quietly(|| write_memory(&file, pages.start..own::addresses().end))?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: pages of structures of atomics alone and of what fills the first page in front of them; nothing is
     // booked between the copy and the mapping, as this module's callers promise. If it fails nothing was mapped.
     unsafe {
-        // Whole: a page that has no room on the disk would be a SIGBUS later.
-        quietly(|| {
-            let mut done = 0;
-            while done < length {
-                // After a part, the rest has the system's reason.
-                match libc::pwrite(file, start.add(done), length - done, done as libc::off_t) {
-                    -1 => return Err(Errno::last()),
-                    0 => return Err(Errno(libc::ENOSPC)),
-                    written => done += written as usize,
-                }
-            }
-            Ok(())
-        })?;
         if libc::mmap(start, pages.len(), access, flags, file, 0) == libc::MAP_FAILED {
             return Err(Errno::last());
         }
@@ -77,6 +66,8 @@ pyhost_os::state! {
     static PAGES: LedgerPages {
         /// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
         copies: AtomicUsize = AtomicUsize::new(0),
+        /// The pages of the file of the samples: the first, and their bytes.
+        lines: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2],
         /// Where the record lies: one of the three below.
         state: AtomicU8 = AtomicU8::new(IN_MEMORY),
     }
@@ -180,4 +171,25 @@ pub fn onto_memory(shared: bool) -> bool {
         PAGES.state.store(IN_MEMORY, Relaxed);
     }
     is_done
+}
+
+/// The samples have these pages, until [`forget_lines`].
+pub(super) fn keep_lines(pages: &Shared<AtomicU64>) {
+    let addresses = pages.addresses();
+    let bytes = addresses.len().next_multiple_of(page_size() as usize);
+    PAGES.lines[0].store(addresses.start, Relaxed);
+    PAGES.lines[1].store(bytes, Relaxed);
+}
+
+/// The samples have given the file's pages up: what is mapped there from now on is not theirs. So it is in a forked child.
+pub(super) fn forget_lines() {
+    PAGES.lines[1].store(0, Relaxed);
+}
+
+/// Puts empty pages in the place of the file's, if `address` is one of theirs: what is written there is for other processes,
+/// which do not find it any more until the file is renewed. In the handler of SIGBUS.
+pub(super) fn lines_go_on(address: usize) -> bool {
+    let [start, bytes] = PAGES.lines.each_ref().map(|place| place.load(Relaxed));
+    // SAFETY: pages that the samples own, and write atomic words to. While they give them up no signal comes.
+    (start..start + bytes).contains(&address) && unsafe { empty(start, bytes) }
 }

@@ -10,8 +10,6 @@
 //! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
 //! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
 
-#![allow(unsafe_code)]
-
 pub mod lines;
 mod mapping;
 mod siblings;
@@ -30,16 +28,17 @@ use crate::path_template::PathBuffer;
 use crate::process::{self, small_file::read_once};
 use crate::resident::{keep_noting, resident};
 use pyhost_os::cell::Exclusive;
-use pyhost_os::file::{self, Fd};
+use pyhost_os::file::{self, Fd, FdPlace};
+use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock};
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
-use std::ffi::{CStr, OsString, c_int, c_void};
+use std::ffi::{CStr, OsString, c_int};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 
 /// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +95,8 @@ pyhost_os::state! {
         reason: AtomicU8 = AtomicU8::new(NO_REASON),
         /// The process has a file in a directory of `--live`.
         has_file: AtomicBool = AtomicBool::new(false),
-        /// The descriptor that holds the lock; -1 for none.
-        lock: AtomicI32 = AtomicI32::new(-1),
+        /// The descriptor that holds the lock.
+        lock: FdPlace = FdPlace::new(),
     }
 }
 
@@ -174,10 +173,11 @@ fn in_memory() -> bool {
 
 /// Python has ended the process before a report was planned, as it does for a bad option of its own:
 /// a file that stayed would be taken for that of a process that was killed.
-extern "C" fn exit_before_the_plan(status: c_int, _argument: *mut c_void) {
+fn exit_before_the_plan(status: c_int) -> Option<c_int> {
     if CARD.state().0 == ProcessState::Running && CARD.pid.load(Relaxed) == process::id() {
         end(Ending::Exit(status), None);
     }
+    None
 }
 
 /// In a forked child: notes what it begins with, which its parent counts too.
@@ -345,7 +345,7 @@ fn make_file() -> Result<(), Errno> {
         let _ = file::unlink(names.own());
     })?;
     if locks {
-        STATE.lock.store(out_of_the_way(file).leak(), Relaxed);
+        STATE.lock.put(out_of_the_way(file));
     }
     STATE.has_file.store(true, Relaxed);
     Ok(())
@@ -353,11 +353,11 @@ fn make_file() -> Result<(), Errno> {
 
 /// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
-pub fn forked() {
+pub fn forked(child: &Child) {
     if !is_shared() {
         return;
     }
-    lines::forget_pages();
+    mapping::forget_lines();
     if !mapping::onto_memory(false) {
         // It goes on in its parent's pages, which are then wrong, but whole.
         STATE.has_file.store(false, Relaxed);
@@ -366,18 +366,17 @@ pub fn forked() {
     CARD.begin_child();
     name_process();
     note_inherited();
-    brief::leave_to_parent();
+    brief::leave_to_parent(child);
     CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
     CARD.pid.store(process::id(), Relaxed);
     begin_clock();
     if STATE.has_file.swap(false, Relaxed) {
-        // SAFETY: a thread of the parent that read the names is not in this process.
-        drop(unsafe { NAMES.take_over() });
-        let lock = STATE.lock.swap(-1, Relaxed);
-        if is_locked_file(lock) {
-            // SAFETY: the child's copy of the descriptor that `make_file` leaked; the parent keeps its own, and
-            // the lock.
-            drop(unsafe { Fd::owned(lock) });
+        drop(NAMES.take_in_child(child));
+        // The parent keeps its own, and the lock.
+        if let Some(lock) = STATE.lock.take()
+            && !is_locked_file(&lock)
+        {
+            lock.leak(); // the script has closed it, and another file may have the number
         }
         if name_child().is_some() {
             // First: it may make the room that the file needs.
@@ -387,12 +386,12 @@ pub fn forked() {
     }
 }
 
-/// Whether a descriptor is still the one of the process's file: a script may have closed it.
-fn is_locked_file(lock: c_int) -> bool {
+/// Whether a descriptor is still the one of the process's file.
+fn is_locked_file(lock: &Fd) -> bool {
     let of_name = NAMES
         .hold()
         .and_then(|names| file::status_of(names.own(), 0).ok());
-    of_name.is_some_and(|found| file::identity(&lock) == Some((found.st_dev, found.st_ino)))
+    of_name.is_some_and(|found| file::identity(lock) == Some((found.st_dev, found.st_ino)))
 }
 
 /// Writes the name of a forked child's file; None if it cannot be known.
@@ -422,7 +421,7 @@ pub fn is_in_file() -> bool {
 pub fn goes_on_without_file(address: usize) -> bool {
     let (what, is_first) = match mapping::restore(address) {
         Some(is_first) => ("the counters", is_first),
-        None if lines::goes_on_without_file(address) => ("the samples of lines", true),
+        None if mapping::lines_go_on(address) => ("the samples of lines", true),
         None => return false,
     };
     if is_first {

@@ -20,13 +20,15 @@ use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
 use crate::process;
 use pyhost_os::clock;
-use pyhost_os::file::{self, Fd};
+use pyhost_os::file::{self, Fd, FdPlace};
+use pyhost_os::forks::Child;
 use pyhost_os::signals::signal_name;
 use std::ffi::c_int;
 use std::fmt::{self, Display, Write};
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 /// Bytes of the file at most.
 const ROOM: usize = 4096;
@@ -39,7 +41,7 @@ const NONE: c_int = -1;
 pyhost_os::state! {
     /// The file of the brief, and what it says.
     static STATE: BriefFile {
-        file: AtomicI32 = AtomicI32::new(NONE),
+        file: FdPlace = FdPlace::new(),
         /// The path with its `%p`.
         template: OnceLock<Vec<u8>> = OnceLock::new(),
         command: OnceLock<String> = OnceLock::new(),
@@ -70,9 +72,9 @@ pub fn start(template: &[u8]) -> Result<(), OutputError> {
     match target {
         Target::New | Target::Old => {
             let file = open(&path, target).map_err(OutputError::System)?;
-            STATE.file.store(out_of_the_way(file).leak(), Relaxed);
+            STATE.file.put(out_of_the_way(file));
             if let Err(error) = write(&LEDGER.snapshot()) {
-                close();
+                drop(STATE.file.take());
                 if target == Target::New {
                     let _ = file::unlink(path.as_c_str());
                 }
@@ -82,7 +84,7 @@ pub fn start(template: &[u8]) -> Result<(), OutputError> {
         Target::Stream => STATE.later.store(AS_STREAM, Relaxed),
         Target::Descriptor(own) => {
             let copy = Fd::copy(&own, 3).map_err(OutputError::System)?;
-            STATE.file.store(out_of_the_way(copy).leak(), Relaxed);
+            STATE.file.put(out_of_the_way(copy));
             STATE.later.store(AS_STREAM, Relaxed);
         }
     }
@@ -99,7 +101,7 @@ fn open(path: &PathBuffer, target: Target) -> Result<Fd, Errno> {
 
 /// The descriptor; -1 for none.
 pub fn descriptor() -> c_int {
-    STATE.file.load(Relaxed)
+    STATE.file.as_raw_fd()
 }
 
 /// Rewrites the file if there is news: in the sampler.
@@ -132,7 +134,7 @@ pub fn tell_end(left: Option<&Snapshot>) {
     }
     if later != NEVER && descriptor() == NONE {
         match open_now() {
-            Ok(file) => STATE.file.store(file, Relaxed),
+            Ok(file) => STATE.file.put(file),
             Err(OutputError::System(error)) => trouble::remember(Output::Brief, error),
             Err(refusal) => notice(format_args!("--brief: the file {refusal}")),
         }
@@ -144,25 +146,24 @@ pub fn tell_end(left: Option<&Snapshot>) {
 }
 
 #[inline(never)] // for the caller's stack
-fn open_now() -> Result<c_int, OutputError> {
+fn open_now() -> Result<Fd, OutputError> {
     let template = STATE.template.get().map_or(&[][..], Vec::as_slice);
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
     match target {
         Target::Stream => output::open_stream(path.as_c_str()),
-        Target::Descriptor(own) => return Ok(own),
+        Target::Descriptor(own) => Fd::copy(&own, 3),
         _ => open(&path, target),
     }
-    .map(Fd::leak)
     .map_err(OutputError::System)
 }
 
 /// In a forked child: the file is its parent's. It has one of its own at its end if the name holds
 /// `%p`.
-pub fn leave_to_parent() {
-    close();
-    trouble::leave_to_parent();
+pub fn leave_to_parent(child: &Child) {
+    drop(STATE.file.take());
+    trouble::leave_to_parent(child);
     let template = STATE.template.get();
     let has_own = template.is_some_and(|template| names_process(template));
     if has_own {
@@ -171,15 +172,6 @@ pub fn leave_to_parent() {
     STATE
         .later
         .store(if has_own { AS_FILE } else { NEVER }, Relaxed);
-}
-
-/// Closes this process's descriptor.
-fn close() {
-    let file = STATE.file.swap(NONE, Relaxed);
-    if file >= 0 {
-        // SAFETY: a descriptor that was leaked to `file`, which nobody else takes from there.
-        drop(unsafe { Fd::owned(file) });
-    }
 }
 
 fn write_and_remember(snapshot: &Snapshot) {

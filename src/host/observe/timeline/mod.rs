@@ -12,8 +12,6 @@
 //!
 //! [`start`] is called once, after the ledger lies in shared memory. The sampler ends with the host.
 
-#![allow(unsafe_code)]
-
 pub mod brief;
 mod file;
 pub mod pages;
@@ -78,8 +76,9 @@ pub fn start(settings: &TimelineSettings) {
     // before the sampler has run at all: the call would end it without its last lines.
     let before = SignalSet::all().block();
     let made = trouble::share().and_then(|sampler| {
-        // SAFETY: the process has one thread. The copy runs `sampler::run` alone, which does not return.
-        unsafe { pyhostctl_process::copy_to_nobody(sampler) }
+        pyhostctl_process::detach(sampler, |own| {
+            sampler::run(own, timeline, settings.interval.0, serves, host);
+        })
     });
     match made {
         None => notice(format_args!(
@@ -87,7 +86,6 @@ pub fn start(settings: &TimelineSettings) {
              without one",
             Errno::last()
         )),
-        Some(0) => sampler::run(&Sampler(()), timeline, settings.interval.0, serves, host),
         Some(sampler) => {
             STATE.sampler.store(sampler, Relaxed);
             STATE.host.store(host, Relaxed);
@@ -129,19 +127,6 @@ pub fn end() {
 
 const ENDED_EARLY: &str =
     "--timeline, --brief: the process that samples has not written its last lines";
-
-/// The calling process is the sampler, or a copy of it: it has one thread, its memory, descriptors and dispositions are
-/// its own, and it never returns to the host's code.
-pub struct Sampler(());
-
-impl Sampler {
-    /// Makes a copy of this process, which sends a signal at its end. The copy, to which 0 is returned, may only become a
-    /// program.
-    fn copy(&self) -> Option<libc::pid_t> {
-        // SAFETY: this process has one thread, and its copy is one of the sampler.
-        unsafe { pyhostctl_process::copy_process(libc::SIGCHLD) }
-    }
-}
 
 fn leave_out(option: &str, template: &[u8], why: &OutputError) {
     let shown = String::from_utf8_lossy(template);

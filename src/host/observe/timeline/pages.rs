@@ -7,9 +7,6 @@
 //! [`make`] may run in any thread and inside a signal handler: it allocates nothing and takes no lock. The socket's
 //! end has one of the highest numbers. A script that closes every descriptor loses it.
 
-#![allow(unsafe_code)]
-
-use super::Sampler;
 use crate::descriptor::out_of_the_way;
 use crate::errno::Errno;
 use crate::observe::pyhostctl_process::{self, NOT_STARTED};
@@ -18,9 +15,8 @@ use crate::path_template::PathBuffer;
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::{calls, socket};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_int};
 use std::os::fd::AsRawFd;
-use std::ptr::null;
 use std::sync::OnceLock;
 
 /// The status that it answers if a signal ended the program.
@@ -118,11 +114,11 @@ fn receive_status(pipe: &Fd) -> Result<c_int, Errno> {
 }
 
 /// Answers one request. Returns `false` if nobody has the other end any more.
-pub fn answer(sampler: &Sampler, socket: c_int, renderer: &Renderer) -> bool {
+pub fn answer(socket: c_int, renderer: &Renderer) -> bool {
     match socket::receive(&socket) {
         Ok(Some((byte, received))) => {
             let [report, page, answer, errors] = received.each_ref().map(number);
-            let status = run(sampler, renderer, c"-", byte != 0, [report, page, errors]);
+            let status = run(renderer, c"-", byte != 0, [report, page, errors]);
             let _ = file::write(&answer, &[status as u8]);
             true
         }
@@ -136,22 +132,17 @@ fn number(file: &Option<Fd>) -> c_int {
 }
 
 /// Makes the page of a host that was killed, from its last counters. Returns `None` if there is none.
-pub fn make_of_killed(sampler: &Sampler, renderer: &Renderer) -> Option<()> {
+pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
     let mut place = PathBuffer::of(renderer.page.as_ref()?.to_bytes())?;
     let target = output::look(&mut place).ok()?;
     if !matches!(target, Target::New | Target::Old) {
         return None;
     }
     let memory = Fd::in_memory(c"pyhost-record").ok()?;
-    let record = own::addresses();
-    let (start, length) = (record.start as *const c_void, record.len());
-    // SAFETY: the card and the ledger, which the kernel reads while others may write.
-    if unsafe { libc::write(memory.as_raw_fd(), start, length) } != length as isize {
-        return None;
-    }
+    file::write_memory(&memory, own::addresses()).ok()?;
     let draft = Draft::begin(&place, target, 0).ok()?;
     let streams = [memory.as_raw_fd(), draft.descriptor(), -1];
-    if run(sampler, renderer, c"/proc/self/fd/0", true, streams) != 0 {
+    if run(renderer, c"/proc/self/fd/0", true, streams) != 0 {
         draft.discard();
         return None;
     }
@@ -161,17 +152,25 @@ pub fn make_of_killed(sampler: &Sampler, renderer: &Renderer) -> Option<()> {
 }
 
 /// Runs the program on a report with three descriptors and waits for it; its exit status.
-fn run(
-    sampler: &Sampler,
-    renderer: &Renderer,
-    report: &CStr,
-    is_sampled: bool,
-    streams: [c_int; 3],
-) -> c_int {
-    let program = match sampler.copy() {
-        None => return NOT_STARTED,
-        Some(0) => become_program(sampler, renderer, report, is_sampled, streams),
-        Some(program) => program,
+fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]) -> c_int {
+    let timeline = renderer.timeline.as_deref().filter(|_| is_sampled);
+    let timeline = timeline.filter(|path| file::access(path, libc::R_OK).is_ok());
+    let mut arguments = [
+        pyhostctl_process::NAME,
+        c"html",
+        report,
+        c"-o",
+        c"-",
+        c"--timeline",
+        c"",
+    ];
+    let count = if timeline.is_some() { 7 } else { 5 };
+    arguments[6] = timeline.unwrap_or_default();
+    let arguments = &arguments[..count];
+    let Some(program) =
+        pyhostctl_process::start(&renderer.program, arguments, streams, libc::SIGCHLD)
+    else {
+        return NOT_STARTED;
     };
     let mut status = 0;
     while calls::waitpid(program, Some(&mut status), 0) < 0 {
@@ -183,29 +182,4 @@ fn run(
         true => libc::WEXITSTATUS(status),
         false => KILLED,
     }
-}
-
-/// Becomes the program.
-fn become_program(
-    _own: &Sampler,
-    renderer: &Renderer,
-    report: &CStr,
-    is_sampled: bool,
-    streams: [c_int; 3],
-) -> ! {
-    let mut arguments: [*const c_char; 8] = [null(); 8];
-    for (place, word) in
-        arguments
-            .iter_mut()
-            .zip([pyhostctl_process::NAME, c"html", report, c"-o", c"-"])
-    {
-        *place = word.as_ptr();
-    }
-    let timeline = renderer.timeline.as_ref().filter(|_| is_sampled);
-    if let Some(path) = timeline.filter(|path| file::access(path, libc::R_OK).is_ok()) {
-        arguments[5] = c"--timeline".as_ptr();
-        arguments[6] = path.as_ptr();
-    }
-    // SAFETY: a copy of the sampler, which has one thread; the list ends with null.
-    unsafe { pyhostctl_process::become_program(&renderer.program, &arguments, streams) }
 }

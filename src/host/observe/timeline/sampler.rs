@@ -3,21 +3,20 @@
 //! It runs in a process of its own, which shares the pages of card and ledger with the host and
 //! has a copy of the rest. It allocates nothing, touches no lock of the host's and never returns.
 
-#![allow(unsafe_code)]
-
 use super::file::TimelineFile;
 use super::pages::{self, Renderer};
-use super::{Sampler, brief, trouble};
+use super::{brief, trouble};
 use crate::card::{MARKS, ProcessState};
-use crate::descriptor::{close_range, format_into};
+use crate::descriptor::format_into;
 use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::observe::pyhostctl_process::Detached;
 use crate::process::{self, Watched, small_file};
 use crate::resident;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::page_size;
 use pyhost_os::signals::{SignalSet, signal_name};
-use pyhost_os::{calls, clock};
+use pyhost_os::{calls, clock, strings};
 use std::ffi::{CStr, c_int};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,7 +47,7 @@ struct Told {
 
 /// Samples until the host, of this process id, ends.
 pub fn run(
-    sampler: &Sampler,
+    own: &Detached,
     mut timeline: Option<TimelineFile>,
     interval: Duration,
     mut serves: Option<(&Renderer, c_int)>,
@@ -56,7 +55,7 @@ pub fn run(
 ) -> ! {
     let kept = timeline.as_ref().map_or(-1, TimelineFile::descriptor);
     let requests = serves.map_or(-1, |(_, requests)| requests);
-    let host = let_go(sampler, [kept, brief::descriptor(), requests], pid);
+    let host = let_go(own, [kept, brief::descriptor(), requests], pid);
     let started = CARD.started_monotonic.load(Relaxed);
     let mut told = Told {
         marks: 0,
@@ -91,10 +90,10 @@ pub fn run(
             exec_since = None;
         }
         if has_ended || is_exec && now - since > EXEC_TAKES {
-            end(sampler, timeline.as_mut(), seconds, serves);
+            end(timeline.as_mut(), seconds, serves);
         }
         if let Some((renderer, requests)) = serves.as_mut().filter(|_| is_asked)
-            && !pages::answer(sampler, *requests, renderer)
+            && !pages::answer(*requests, renderer)
         {
             // A host that is killed closes its end a moment before it ends.
             *requests = -1;
@@ -146,12 +145,7 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
 }
 
 /// Writes the last line, makes the last pages, and ends the sampler.
-fn end(
-    sampler: &Sampler,
-    timeline: Option<&mut TimelineFile>,
-    seconds: f64,
-    serves: Option<(&Renderer, c_int)>,
-) -> ! {
+fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Renderer, c_int)>) -> ! {
     let (state, status) = CARD.state();
     let (ended_by, exit_status) = match state {
         ProcessState::Running => ("kill", None),
@@ -168,9 +162,9 @@ fn end(
     trouble::note_all_written();
     if let Some((renderer, requests)) = serves {
         if state == ProcessState::Running {
-            pages::make_of_killed(sampler, renderer);
+            pages::make_of_killed(renderer);
         }
-        while requests >= 0 && pages::answer(sampler, requests, renderer) {}
+        while requests >= 0 && pages::answer(requests, renderer) {}
     }
     process::end_now(0)
 }
@@ -217,24 +211,15 @@ impl Host {
 }
 
 /// Lets go of all that is the host's, and takes hold of the host.
-fn let_go(_own: &Sampler, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
+fn let_go(own: &Detached, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
     // Whoever ends the host's group must leave it the last word. The session stays: see `WAKE`.
     calls::setpgid(0, 0);
     let mut title = [0; 64];
     format_into(&mut title[..63], format_args!("pyhost-sampler {pid}"));
-    process::arguments::replace(CStr::from_bytes_until_nul(&title).unwrap_or_default());
+    strings::replace_arguments(CStr::from_bytes_until_nul(&title).unwrap_or_default());
     calls::chdir(c"/".into());
-    kept.sort_unstable();
-    // SAFETY: a name that ends with a zero byte; the descriptors that are closed are this process's copies.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"pyhost-sampler".as_ptr());
-        let mut first = 0;
-        for descriptor in kept.into_iter().filter(|&descriptor| descriptor >= 0) {
-            close_range(first, descriptor - 1);
-            first = descriptor + 1;
-        }
-        close_range(first, c_int::MAX);
-    }
+    process::name_thread(c"pyhost-sampler");
+    own.close_but(&mut kept);
     let mut path = [0; 64];
     format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
     let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();

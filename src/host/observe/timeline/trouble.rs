@@ -2,14 +2,13 @@
 //! would wait for its end too. So the host prints the errors at its own end. Beside them, the sampler's id, and whether it
 //! has written its last lines.
 
-#![allow(unsafe_code)]
-
 use crate::descriptor::notice;
 use crate::errno::Errno;
-use pyhost_os::mapping::{self, FromZeros};
-use std::ptr::null_mut;
+use pyhost_os::cell::Published;
+use pyhost_os::forks::Child;
+use pyhost_os::{mapping, zeros_are_valid};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr};
+use std::sync::atomic::{AtomicBool, AtomicI32};
 
 /// The first error of each output, 0 for none. Shared with the sampler.
 struct Shared {
@@ -21,13 +20,12 @@ struct Shared {
     is_all_written: AtomicBool,
 }
 
-// SAFETY: atomics.
-unsafe impl FromZeros for Shared {}
+zeros_are_valid!(Shared: sampler, timeline, brief, is_all_written);
 
 pyhost_os::state! {
     /// What the sampler could not write.
     static STATE: SamplerTrouble {
-        shared: AtomicPtr<Shared> = AtomicPtr::new(null_mut()),
+        shared: Published<&'static Shared> = Published::new(),
         /// The host has said it.
         told: AtomicBool = AtomicBool::new(false),
     }
@@ -45,22 +43,19 @@ pub enum Output {
 /// Makes the memory that is shared, before the sampler is made. Returns the place of the sampler's id, or `None` if the
 /// system gives no memory.
 pub fn share() -> Option<&'static AtomicI32> {
-    let memory = mapping::Shared::<Shared>::new(1)?;
-    STATE
-        .shared
-        .store(memory.leak().as_ptr().cast_mut(), Relaxed);
-    Some(&shared()?.sampler)
+    let memory = mapping::Shared::<Shared>::new(1)?.leak();
+    STATE.shared.set_once(|| &memory[0]);
+    Some(&memory[0].sampler)
 }
 
 /// In a forked child: what its parent could not write is the parent's to say.
-pub fn leave_to_parent() {
-    STATE.shared.store(null_mut(), Relaxed);
+pub fn leave_to_parent(child: &Child) {
+    STATE.shared.forget_in_child(child);
     STATE.told.store(false, Relaxed);
 }
 
 fn shared() -> Option<&'static Shared> {
-    // SAFETY: null, or what `share` mapped and nobody unmaps.
-    unsafe { STATE.shared.load(Relaxed).as_ref() }
+    STATE.shared.get().copied()
 }
 
 fn of(output: Output) -> Option<&'static AtomicI32> {

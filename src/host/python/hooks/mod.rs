@@ -102,7 +102,7 @@ extern "C" fn watched_realloc<const A: usize>(
 ) -> *mut c_void {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
-        match heap::checked_requests::reallocate::<A>(pointer.cast(), size) {
+        match heap::reallocate_checked::<A>(pointer.cast(), size) {
             Reallocated::Block(block) => block.cast(),
             Reallocated::Foreign => next::realloc(pointer.cast(), size.max(1)).cast(),
         }

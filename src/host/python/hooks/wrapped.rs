@@ -14,6 +14,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::cpython::functions::KeptTable;
 use crate::cpython::pools;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::heap::Reallocated;
@@ -23,7 +24,6 @@ use crate::libc_exports::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 
 const RAW: usize = Account::Raw as usize;
 const ARENA: usize = Account::Arena as usize;
@@ -34,32 +34,24 @@ const POOLED: usize = Account::Pooled as usize;
 #[cfg(not(Py_GIL_DISABLED))]
 const SMALL_REQUEST: usize = 512;
 
-/// A table that is wrapped. Raw pointers and functions: nothing that a thread could own.
-struct Original<T>(OnceLock<T>);
-// SAFETY: the tables hold function pointers and a context that CPython shares between threads.
-unsafe impl<T> Sync for Original<T> {}
-
 pyhost_os::state! {
     /// The allocators beneath the counting ones.
     static STATE: WrappedAllocators {
-        domains: [Original<PyMemAllocatorEx>; 3] = [const { Original(OnceLock::new()) }; 3],
-        arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+        domains: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
+        arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
         /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
-        late_arenas: Original<PyObjectArenaAllocator> = Original(OnceLock::new()),
+        late_arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
     }
 }
 
 /// The arena allocator underneath.
 fn arenas() -> &'static PyObjectArenaAllocator {
-    let table = STATE.late_arenas.0.get().or_else(|| STATE.arenas.0.get());
+    let table = STATE.late_arenas.get().or_else(|| STATE.arenas.get());
     table.expect("wrapped before it is called")
 }
 
 fn original<const A: usize>() -> &'static PyMemAllocatorEx {
-    STATE.domains[A]
-        .0
-        .get()
-        .expect("wrapped before it is called")
+    STATE.domains[A].get().expect("wrapped before it is called")
 }
 
 /// Calls a function of a wrapped table.
@@ -444,7 +436,7 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_vo
 
 /// Remembers `table` as RAW's own and gives the counting table over it.
 pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
-    let _ = STATE.domains[RAW].0.set(table);
+    let _ = STATE.domains[RAW].set(table);
     plain_table::<RAW>()
 }
 
@@ -470,7 +462,7 @@ pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 pub fn over_pymalloc<const A: usize, const HEAP: bool>(
     table: PyMemAllocatorEx,
 ) -> PyMemAllocatorEx {
-    let _ = STATE.domains[A].0.set(table);
+    let _ = STATE.domains[A].set(table);
     if !HEAP && is_same(table.malloc, original::<RAW>().malloc) {
         return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
     }
@@ -489,8 +481,8 @@ pub fn over_pymalloc<const A: usize, const HEAP: bool>(
 /// The arena allocator over `table` that knows which addresses are arenas, and counts them
 /// if `BOOK`.
 pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
-    if STATE.arenas.0.set(table).is_err() {
-        let _ = STATE.late_arenas.0.set(table);
+    if STATE.arenas.set(table).is_err() {
+        let _ = STATE.late_arenas.set(table);
     }
     PyObjectArenaAllocator {
         ctx: null_mut(),

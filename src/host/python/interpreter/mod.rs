@@ -23,10 +23,14 @@ use std::path::PathBuf;
 /// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
 /// initialisation.
 pub fn version() -> &'static str {
+    full_version().split(' ').next().unwrap_or_default()
+}
+
+/// As [`version()`], with what follows it.
+fn full_version() -> &'static str {
     // SAFETY: a constant string of libpython.
     let text = unsafe { CStr::from_ptr(ffi::Py_GetVersion()) };
-    let text = text.to_str().unwrap_or_default();
-    text.split(' ').next().unwrap_or_default()
+    text.to_str().unwrap_or_default()
 }
 
 /// Python's arguments as C has them. Lives as long as the process.

@@ -1,12 +1,9 @@
 //! Whether the interpreter of this process is the one that the host was built for. An executable is linked with its
 //! own libpython; the library that is preloaded meets any program.
 
-#![allow(unsafe_code)]
-
+use super::full_version;
 use crate::error::Error;
-use crate::libc_exports::native::next::call;
-use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null_mut;
+use crate::libc_exports::native::next::find;
 
 /// The minor version of the build, such as 3.11.
 const BUILT_FOR: &str = env!("PYHOST_PYTHON_VERSION");
@@ -16,19 +13,12 @@ const BUILT_FOR: &str = env!("PYHOST_PYTHON_VERSION");
 /// # Errors
 /// It is no CPython, one of another minor version, or of a build with other objects.
 pub fn check() -> Result<(), Error> {
-    let function = find(c"Py_GetVersion");
-    if function.is_null() {
+    if find(c"Py_GetVersion").is_null() {
         return Err(Error::start(
             "this program is no CPython; expected a python that exports the C API",
         ));
     }
-    // SAFETY: the function of this name has this type, and may be called before initialisation. It returns a string that
-    // stays.
-    let version = unsafe {
-        let function: extern "C" fn() -> *const c_char = std::mem::transmute(function);
-        CStr::from_ptr(function()).to_string_lossy()
-    };
-    let refused = match refusal(&version, !find(c"_Py_NegativeRefcount").is_null()) {
+    let refused = match refusal(full_version(), !find(c"_Py_NegativeRefcount").is_null()) {
         None => return Ok(()),
         Some(refused) => refused,
     };
@@ -51,12 +41,6 @@ fn refusal(version: &str, counts_references: bool) -> Option<String> {
         });
     }
     counts_references.then(|| format!("a debug build of CPython {number}"))
-}
-
-/// The address of a function of the process; null for none.
-fn find(name: &CStr) -> *mut c_void {
-    // SAFETY: a string that ends with a zero byte.
-    unsafe { call!(DLSYM(libc::RTLD_DEFAULT, name.as_ptr()), null_mut()) }
 }
 
 #[cfg(test)]

@@ -58,7 +58,10 @@ impl Block {
                 Account::Raw => ffi::PyMem_RawCalloc(1, size).cast(),
                 Account::Mem => ffi::PyMem_Calloc(1, size).cast(),
                 Account::Obj => ffi::PyObject_Calloc(1, size).cast(),
-                Account::Numpy => numpy::allocate_zeroed(size),
+                Account::Numpy => {
+                    let table = numpy::functions()?;
+                    (table.calloc)(table.ctx, 1, size).cast()
+                }
                 _ => libc::calloc(1, size).cast(),
             }
         };
@@ -75,7 +78,11 @@ impl Drop for Block {
                 Account::Raw => ffi::PyMem_RawFree(block.cast()),
                 Account::Mem => ffi::PyMem_Free(block.cast()),
                 Account::Obj => ffi::PyObject_Free(block.cast()),
-                Account::Numpy => numpy::free(block),
+                Account::Numpy => {
+                    if let Some(table) = numpy::functions() {
+                        (table.free)(table.ctx, block.cast(), 0);
+                    }
+                }
                 _ => libc::free(block.cast()),
             }
         }

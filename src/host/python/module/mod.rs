@@ -131,7 +131,6 @@ fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     Ok(module.gil().none())
 }
 
-#[allow(unsafe_code)]
 fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let gil = module.gil();
     let account = name.with_text(|text| {
@@ -141,8 +140,7 @@ fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     // Nothing allocates in the walked heap between the two counts.
     let ledger = LEDGER.snapshot();
     let found = account.flatten().and_then(|account| {
-        // SAFETY: the caller's duty, a test's: no other thread allocates there.
-        let found = unsafe { heap::walk(account) }?;
+        let found = heap::walk(account)?;
         Some((ledger.account(account), found))
     });
     let Some((booked, found)) = found else {

@@ -1,15 +1,18 @@
-//! The part of NumPy's C API that is used: the structures of NEP 49 and a few slots of its table.
+//! The part of NumPy's C API that is used: the structures of NEP 49, with the functions that NumPy is given, and a few
+//! slots of its table.
 //!
 //! `numpy/ndarraytypes.h` and `numpy/__multiarray_api.h`; the slots are the same from 1.22 to
 //! 2.5. The `numpy` crate leaves them out, and imports NumPy itself.
 
 #![allow(unsafe_code)]
 
-use crate::cpython::objects::{Object, Returned, or_none};
-use pyo3::ffi::PyObject;
+use super::stores::Store;
+use crate::cpython::objects::{Gil, Object, Owned, Returned, or_none};
+use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;
-use std::sync::atomic::AtomicPtr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// `PyDataMemAllocator`. The `size` that `free` gets is NumPy's guess.
 #[repr(C)]
@@ -17,8 +20,8 @@ pub struct DataMemAllocator {
     pub ctx: *mut c_void,
     pub malloc: extern "C" fn(*mut c_void, usize) -> *mut c_void,
     pub calloc: extern "C" fn(*mut c_void, usize, usize) -> *mut c_void,
-    pub realloc: extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void,
-    pub free: extern "C" fn(*mut c_void, *mut c_void, usize),
+    pub realloc: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void,
+    pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
 }
 
 /// `PyDataMem_Handler`.
@@ -33,6 +36,57 @@ pub struct DataMemHandler {
 unsafe impl Send for DataMemHandler {}
 // SAFETY: as above.
 unsafe impl Sync for DataMemHandler {}
+
+/// The handler's name, as `get_handler_name` returns it.
+const NAME: &str = "pyhost";
+
+// NumPy calls these from any thread, `realloc` without the GIL too, and after Python's `atexit` functions. It frees null, and
+// passes `free` a size that is not the one it asked for. NumPy itself reports to tracemalloc around them. Failure is null,
+// and NumPy raises.
+
+extern "C" fn malloc<S: Store>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    S::allocate::<false>(size).cast()
+}
+
+extern "C" fn calloc<S: Store>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => S::allocate::<true>(bytes).cast(),
+        None => null_mut(),
+    }
+}
+
+unsafe extern "C" fn realloc<S: Store>(
+    _ctx: *mut c_void,
+    pointer: *mut c_void,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: NumPy passes a live block of this handler, or null.
+    unsafe { S::REALLOCATE(pointer.cast(), size).cast() }
+}
+
+unsafe extern "C" fn free<S: Store>(_ctx: *mut c_void, pointer: *mut c_void, _guess: usize) {
+    // SAFETY: NumPy passes a live block of this handler, or null.
+    unsafe { S::FREE(pointer.cast()) };
+}
+
+/// The handler over `S`. `ctx` says to a reader of the table whose it is.
+pub fn handler_over<S: Store>(ctx: *mut c_void) -> DataMemHandler {
+    let mut name = [0; 127];
+    for (to, from) in name.iter_mut().zip(NAME.bytes()) {
+        *to = from as c_char;
+    }
+    DataMemHandler {
+        name,
+        version: 1,
+        allocator: DataMemAllocator {
+            ctx,
+            malloc: malloc::<S>,
+            calloc: calloc::<S>,
+            realloc: realloc::<S>,
+            free: free::<S>,
+        },
+    }
+}
 
 /// The name of every capsule that holds a handler.
 pub const HANDLER_CAPSULE: &CStr = c"mem_handler";
@@ -73,7 +127,7 @@ pub struct Table {
     /// `PyDataMem_SetHandler`: returns a new reference, or null with an exception.
     set_handler: SetHandler,
     /// Where NumPy keeps the default handler's capsule, for ever.
-    pub default_handler: &'static AtomicPtr<PyObject>,
+    default_handler: &'static AtomicPtr<PyObject>,
 }
 
 type SetHandler = extern "C" fn(*mut PyObject) -> *mut PyObject;
@@ -113,5 +167,35 @@ impl Table {
         capsule.capsule(Some(HANDLER_CAPSULE))?;
         // SAFETY: a new reference, or null.
         unsafe { capsule.gil().owned((self.set_handler)(capsule.pointer())) }
+    }
+    /// The default handler's capsule.
+    pub fn default_handler<'a>(&self, gil: Gil<'a>) -> Option<&'a Object<'a>> {
+        // SAFETY: null, or the capsule that NumPy keeps there.
+        unsafe { gil.borrowed(self.default_handler.load(Relaxed)) }
+    }
+
+    /// The two places of a default handler's capsule: NumPy's own, and the one word of a context variable that holds it.
+    pub fn places(
+        &self,
+        variable: Owned<'_>,
+        default: &Object<'_>,
+    ) -> Option<[&'static AtomicPtr<PyObject>; 2]> {
+        // The result outlives it.
+        let variable = variable.keep().get(default.gil()).pointer();
+        // SAFETY: the words of the object, whose size its type has.
+        unsafe {
+            if ffi::PyContextVar_CheckExact(variable) == 0 {
+                return None;
+            }
+            let words = (*ffi::Py_TYPE(variable)).tp_basicsize as usize / size_of::<usize>();
+            let header = size_of::<PyObject>() / size_of::<usize>();
+            let mut hits = (header..words)
+                .map(|index| &*variable.cast::<AtomicPtr<PyObject>>().add(index))
+                .filter(|word| std::ptr::eq(word.load(Relaxed), default.pointer()));
+            match (hits.next(), hits.next()) {
+                (Some(word), None) => Some([word, self.default_handler]),
+                _ => None,
+            }
+        }
     }
 }

@@ -9,14 +9,12 @@
 //! CPython's `contextvars`) is searched for the old default, which must be there exactly once. All
 //! is verified before the first change; if anything is not as expected, nothing is changed.
 
-#![allow(unsafe_code)]
-
 use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
 use crate::cpython::objects::{Gil, Kept, Object, Owned, Raised, or_none};
-use pyo3::ffi::{self, PyObject};
+use pyo3::ffi::PyObject;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicPtr, Ordering::Release};
 
 /// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
 /// no exception. Once more for the same NumPy does nothing.
@@ -26,10 +24,9 @@ pub fn install(
 ) -> Result<(), UnsupportedNumpy> {
     let gil = extension.gil();
     let table = Table::of(extension)?;
-    let place = table.default_handler;
-    // SAFETY: null, or the capsule that NumPy keeps there.
-    let before =
-        unsafe { gil.borrowed(place.load(Relaxed)) }.ok_or(UnsupportedNumpy::UnknownDefault)?;
+    let before = table
+        .default_handler(gil)
+        .ok_or(UnsupportedNumpy::UnknownDefault)?;
     let own =
         or_none(before.capsule(Some(HANDLER_CAPSULE))).ok_or(UnsupportedNumpy::UnknownDefault)?;
     if std::ptr::eq(own.as_ptr(), (&raw const *handler).cast()) {
@@ -38,16 +35,15 @@ pub fn install(
     let find = || -> Result<_, Raised<'_>> {
         let capsule = gil.new_capsule(NonNull::from(handler).cast(), HANDLER_CAPSULE)?;
         let variable = current_variable(&table, &capsule)?;
-        let default = variable.and_then(|variable| default_of(variable, before));
-        Ok(default.map(|default| (capsule, default)))
+        let places = variable.and_then(|variable| table.places(variable, before));
+        Ok(places.map(|places| (capsule, places)))
     };
-    let (capsule, default) = or_none(find())
+    let (capsule, places) = or_none(find())
         .flatten()
         .ok_or(UnsupportedNumpy::UnknownDefault)?;
     let before = before.to_owned().keep();
     // Each place has a reference of its own. What they held of the old capsule is kept: a
     // thread may be on its way with it.
-    let places = [default, place];
     for place in places {
         place.store(capsule.to_owned().into_pointer(), Release);
     }
@@ -98,25 +94,4 @@ fn current_variable<'a>(
         index += 1;
     }
     Ok(None)
-}
-
-/// The one word of a context variable that holds `default`.
-fn default_of(variable: Owned<'_>, default: &Object<'_>) -> Option<&'static AtomicPtr<PyObject>> {
-    // The result outlives it.
-    let variable = variable.keep().get(default.gil()).pointer();
-    // SAFETY: the words of the object, whose size its type has.
-    unsafe {
-        if ffi::PyContextVar_CheckExact(variable) == 0 {
-            return None;
-        }
-        let words = (*ffi::Py_TYPE(variable)).tp_basicsize as usize / size_of::<usize>();
-        let header = size_of::<PyObject>() / size_of::<usize>();
-        let mut hits = (header..words)
-            .map(|index| &*variable.cast::<AtomicPtr<PyObject>>().add(index))
-            .filter(|word| std::ptr::eq(word.load(Relaxed), default.pointer()));
-        match (hits.next(), hits.next()) {
-            (Some(word), None) => Some(word),
-            _ => None,
-        }
-    }
 }

@@ -4,13 +4,7 @@
 //! the moment NumPy has been loaded; nothing here loads NumPy itself. Whatever is wrong with a NumPy,
 //! the program runs on as it would under `python`, with one line on standard error.
 
-#![allow(unsafe_code)]
-
 mod capi;
-mod checked;
-mod faulty;
-mod guarded;
-mod handler;
 mod install;
 mod pads;
 mod settings;
@@ -32,16 +26,13 @@ use crate::heap::{self, bfc};
 use crate::heap::{array_blocks, big_blocks, guards, pool, region};
 use crate::ledger::Account;
 use crate::process;
-use capi::DataMemHandler;
-use checked::Checked;
-use faulty::Faulty;
-use guarded::Guarded;
+use capi::{DataMemAllocator, DataMemHandler, handler_over};
 use pads::Padded;
 use std::ffi::{CStr, c_void};
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use stores::{Bfc, Mimalloc, Pool, Store, System};
+use stores::{Bfc, Checked, Faulty, Guarded, Mimalloc, Pool, Store, System};
 
 /// The choices in force, made by [`start`].
 struct Plan {
@@ -154,10 +145,10 @@ fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
 
 fn over_guarded<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
     match (debug_hooks, faults::is_on()) {
-        (true, false) => handler::over::<Padded<S>>(context),
-        (false, false) => handler::over::<S>(context),
-        (true, true) => handler::over::<Faulty<Padded<S>>>(context),
-        (false, true) => handler::over::<Faulty<S>>(context),
+        (true, false) => handler_over::<Padded<S>>(context),
+        (false, false) => handler_over::<S>(context),
+        (true, true) => handler_over::<Faulty<Padded<S>>>(context),
+        (false, true) => handler_over::<Faulty<S>>(context),
     }
 }
 
@@ -305,25 +296,11 @@ fn numpy_version(gil: Gil<'_>) -> Option<String> {
     })
 }
 
-/// Allocates `size` zeroed bytes as array data; null on failure. After [`start`], any thread.
-pub fn allocate_zeroed(size: usize) -> *mut u8 {
-    let Some(handler) = STATE.handler.get() else {
-        return std::ptr::null_mut();
-    };
+/// The functions that allocate array data. After [`start`], any thread.
+pub fn functions() -> Option<&'static DataMemAllocator> {
+    let handler = STATE.handler.get()?;
     STATE.active.store(true, Relaxed);
-    let table = &handler.allocator;
-    (table.calloc)(table.ctx, 1, size).cast()
-}
-
-/// Frees what [`allocate_zeroed`] made.
-///
-/// # Safety
-/// Null, or such a block, not freed since.
-pub unsafe fn free(pointer: *mut u8) {
-    if let Some(handler) = STATE.handler.get() {
-        let table = &handler.allocator;
-        (table.free)(table.ctx, pointer.cast(), 0);
-    }
+    Some(&handler.allocator)
 }
 
 /// The least alignment of array data, in bytes.

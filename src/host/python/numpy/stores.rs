@@ -1,10 +1,15 @@
-//! The allocators of array data: the four choices of `--numpy`, as one trait.
+//! The allocators of array data, as one trait: the four choices of `--numpy`, and stores for the search of bugs, which take
+//! the place of one of them or lie over it.
 
 #![allow(unsafe_code)]
 
-use crate::heap::{self, array_blocks, placement, pool, region, sampling};
+use crate::check::faults::fails_of;
+use crate::heap::{
+    self, Reallocated, array_blocks, checked_blocks, guards, placement, pool, region, sampling,
+};
 use crate::ledger::Account;
 use crate::libc_exports::native::next;
+use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 const NUMPY: usize = Account::Numpy as usize;
@@ -137,5 +142,115 @@ unsafe fn system_free(pointer: *mut u8) {
             heap::release::<NUMPY>(pointer, next::usable_size(pointer));
             next::free::<NUMPY>(pointer);
         }
+    }
+}
+
+/// Checked blocks, under `--debug-hooks`: freed ones wait in the quarantine.
+pub struct Checked;
+
+impl Store for Checked {
+    const REALLOCATE: Reallocate = checked_reallocate;
+    const FREE: Free = checked_free;
+
+    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+        checked_blocks::allocate(Account::Numpy, size, array_blocks::alignment(), ZERO)
+    }
+}
+
+unsafe fn checked_reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's duties. Blocks of this store are never another allocator's.
+    match unsafe { heap::reallocate_checked::<NUMPY>(pointer, size) } {
+        Reallocated::Block(block) => block,
+        Reallocated::Foreign => null_mut(),
+    }
+}
+
+unsafe fn checked_free(pointer: *mut u8) {
+    // SAFETY: the caller's duties.
+    unsafe {
+        if !heap::free::<NUMPY, true>(pointer) {
+            heap::guards::free(pointer, Account::Numpy);
+        }
+    }
+}
+
+/// `S`, but for the blocks with guard pages behind them, under `--guard`.
+pub struct Guarded<S>(PhantomData<S>);
+
+/// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no
+/// room.
+fn guarded(size: usize) -> Option<*mut u8> {
+    guards::wants(size)
+        .then(|| guards::allocate(Account::Numpy, size, array_blocks::alignment()))
+        .flatten()
+}
+
+impl<S: Store> Store for Guarded<S> {
+    const REALLOCATE: Reallocate = guarded_reallocate::<S>;
+    const FREE: Free = guarded_free::<S>;
+
+    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+        match guarded(size) {
+            Some(block) => block,
+            None => S::allocate::<ZERO>(size),
+        }
+    }
+}
+
+unsafe fn guarded_reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8 {
+    if pointer.is_null() {
+        return Guarded::<S>::allocate::<false>(size);
+    }
+    // SAFETY: a live block of this store; those that are copied are at least that long.
+    unsafe {
+        let Some(before) = guards::size(pointer) else {
+            let moved = S::REALLOCATE(pointer, size);
+            let block = match moved.is_null() {
+                true => None,
+                false => guarded(size).filter(|block| !block.is_null()),
+            };
+            let Some(block) = block else {
+                return moved;
+            };
+            std::ptr::copy_nonoverlapping(moved, block, size);
+            S::FREE(moved);
+            return block;
+        };
+        let block = Guarded::<S>::allocate::<false>(size);
+        if !block.is_null() {
+            std::ptr::copy_nonoverlapping(pointer, block, size.min(before));
+            guards::free(pointer, Account::Numpy);
+        }
+        block
+    }
+}
+
+unsafe fn guarded_free<S: Store>(pointer: *mut u8) {
+    if !guards::free(pointer, Account::Numpy) {
+        // SAFETY: a block of the store beneath, or null.
+        unsafe { S::FREE(pointer) };
+    }
+}
+
+/// `S` with a question in front of each request, which may make it fail: `--fail` on array data.
+pub struct Faulty<S>(PhantomData<S>);
+
+impl<S: Store> Store for Faulty<S> {
+    const REALLOCATE: Reallocate = faulty_reallocate::<S>;
+    const FREE: Free = S::FREE;
+
+    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+        match fails_of::<NUMPY>(size) {
+            true => null_mut(),
+            false => S::allocate::<ZERO>(size),
+        }
+    }
+}
+
+unsafe fn faulty_reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8 {
+    match fails_of::<NUMPY>(size) {
+        true => null_mut(),
+        // SAFETY: the caller's duty; the blocks are those of the store beneath.
+        false => unsafe { S::REALLOCATE(pointer, size) },
     }
 }

@@ -2,6 +2,7 @@
 
 use super::watch::Charged;
 use super::*;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const NONE_V1: &str = "9223372036854771712\n";
@@ -293,7 +294,11 @@ fn a_watch_reads_no_other_file_under_its_number() {
         .group("a/memory.stat", "anon 100\n")
         .file("impostor", "anon 999\n");
     let watch = Watch::open(&limit_below(&tree.0).unwrap()).unwrap();
-    watch.replace_descriptor(&tree.0.join("impostor"));
+    let other = fs::File::open(tree.0.join("impostor")).unwrap();
+    // SAFETY: the watch's number is open, and becomes another file's, as in a script that closes all numbers.
+    #[allow(unsafe_code)]
+    let made = unsafe { libc::dup2(other.as_raw_fd(), watch.descriptor()) };
+    assert_eq!(made, watch.descriptor());
     assert_eq!(watch.charged().unwrap().anonymous, 100);
     // Nor is that it failed seen in the errno that the script finds.
     fs::remove_file(tree.0.join("sys/fs/cgroup/a/memory.stat")).unwrap();

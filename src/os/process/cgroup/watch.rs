@@ -9,13 +9,13 @@
 //! may be reclaimable (seen on 6.18: 166 MB after a walk over 117,000 files). So it counts up to
 //! what the charged memory and the threads explain: see [`kernel_bound`].
 
-#![allow(unsafe_code)]
-
 use super::{GroupLimit, Version};
 use crate::errno::KeptErrno;
 use crate::file::{Fd, identity};
 use crate::process::small_file::{open, read, read_once};
 use std::ffi::{CString, c_int};
+#[cfg(test)]
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -66,13 +66,10 @@ impl Watch {
         watch.charged().map(|_| watch)
     }
 
-    /// Puts another file under the number that the watch reads.
+    /// The number that the watch reads.
     #[cfg(test)]
-    pub fn replace_descriptor(&self, path: &Path) {
-        let other = File::open(path).unwrap();
-        // SAFETY: both are descriptors of this process.
-        let made = unsafe { libc::dup2(other.descriptor, self.statistics.descriptor) };
-        assert_eq!(made, self.statistics.descriptor);
+    pub fn descriptor(&self) -> c_int {
+        self.statistics.descriptor.as_ref().unwrap().as_raw_fd()
     }
 
     /// The bytes that the group and those below it are charged now; None if the file cannot be read or
@@ -215,7 +212,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 
 /// A file that is read again and again, by a descriptor that the script may close behind it.
 struct File {
-    descriptor: c_int,
+    /// Taken out when it is dropped.
+    descriptor: Option<Fd>,
     /// Device and inode: another file under the same number is never read.
     identity: (u64, u64),
     path: CString,
@@ -227,16 +225,21 @@ impl File {
         let descriptor = open(&path)?.moved_up(FIRST_DESCRIPTOR);
         let identity = identity(&descriptor)?;
         Some(File {
-            descriptor: descriptor.leak(),
+            descriptor: Some(descriptor),
             identity,
             path,
         })
     }
 
+    /// Whether the number is still open for the file.
+    fn is_of(&self, file: &Fd) -> bool {
+        identity(file) == Some(self.identity)
+    }
+
     /// The file's first bytes; opened anew if the script has closed the descriptor.
     fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        if identity(&self.descriptor) == Some(self.identity) {
-            return read(&self.descriptor, buffer);
+        if let Some(file) = self.descriptor.as_ref().filter(|&file| self.is_of(file)) {
+            return read(file, buffer);
         }
         read_once(&self.path, buffer)
     }
@@ -244,9 +247,10 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if identity(&self.descriptor) == Some(self.identity) {
-            // SAFETY: the number that `open` has leaked, and it is still open for that file.
-            drop(unsafe { Fd::owned(self.descriptor) });
+        if let Some(file) = self.descriptor.take()
+            && !self.is_of(&file)
+        {
+            file.leak(); // the script's
         }
     }
 }

@@ -5,13 +5,11 @@
 //! behind the host's that maps memory itself), or waits for so long that the holder must be gone (a
 //! fork past libc), does without: a range may then be missed, but nothing ever waits for good.
 
-#![allow(unsafe_code)]
-
 use super::table::{Range, Table};
 use crate::heap;
 use pyhost_os::cell::Exclusive;
 use pyhost_os::mapping::Mapped;
-use pyhost_os::system_call::system_call;
+use pyhost_os::system_call::change_signal_mask;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -22,9 +20,6 @@ pub const TABLE_BYTES: usize = RANGES * size_of::<Range>();
 
 /// Turns of a waiting thread before it takes the holder to be gone: seconds.
 const PATIENCE: u32 = 1 << 22;
-
-/// Bytes of the kernel's set of signals.
-const SIGNAL_SET: usize = 8;
 
 pyhost_os::state! {
     /// The lock and the table behind it.
@@ -51,25 +46,6 @@ pub fn memory() -> Option<std::ops::Range<usize>> {
     (start > 1).then(|| start..start + TABLE_BYTES)
 }
 
-fn block_signals(set: u64) -> u64 {
-    let mut old = 0u64;
-    // SAFETY: two sets of the kernel's size; the call changes the calling thread's mask.
-    unsafe {
-        let (new, old) = (&raw const set, &raw mut old);
-        let how = libc::SIG_SETMASK;
-        system_call(
-            libc::SYS_rt_sigprocmask,
-            [
-                how as usize,
-                new.expose_provenance(),
-                old.expose_provenance(),
-                SIGNAL_SET,
-            ],
-        );
-    }
-    old
-}
-
 fn take(own: usize) -> bool {
     for turn in 0..PATIENCE {
         match STATE.holder.compare_exchange_weak(0, own, Acquire, Relaxed) {
@@ -84,9 +60,9 @@ fn take(own: usize) -> bool {
 
 /// Gives the table, made if need be, to `work`; None if that cannot be.
 pub fn with_table<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
-    let signals = block_signals(u64::MAX);
+    let signals = change_signal_mask(u64::MAX);
     let answer = with_signals_blocked(work);
-    block_signals(signals);
+    change_signal_mask(signals);
     answer
 }
 

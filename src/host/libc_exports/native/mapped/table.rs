@@ -1,7 +1,7 @@
 //! Which addresses libraries have mapped: a sorted list of ranges without overlaps, in memory that
 //! the caller gives. Allocates nothing.
 
-use pyhost_os::mapping::FromZeros;
+use pyhost_os::zeros_are_valid;
 
 /// Addresses of private anonymous memory that one place of a library has mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,7 @@ pub struct Range {
     pub writable: bool,
 }
 
-// SAFETY: numbers, and a `false`.
-#[allow(unsafe_code)]
-unsafe impl FromZeros for Range {}
+zeros_are_valid!(Range: start, end, caller, sample, writable);
 
 impl Range {
     /// A range of no addresses.

@@ -1,7 +1,7 @@
 //! The functions behind the host's own, as the loader finds them: the definition that follows the executable.
 
 use super::super::mode::{self, Mode, mode};
-use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, call, resolve_all};
+use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, resolve_all};
 use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -31,9 +31,7 @@ pub(super) const fn text(text: &'static str) -> &'static CStr {
 impl<F: Copy> Symbol<F> {
     /// Finds the definition that follows the host in lookup order. After [`super::resolve`], which does so for the list.
     pub fn resolve(&self) {
-        // SAFETY: RTLD_NEXT counts from the caller, which is the host.
-        let address = unsafe { call!(DLSYM(libc::RTLD_NEXT, self.name.as_ptr()), null_mut()) };
-        self.address.store(address, Relaxed);
+        self.address.store(super::find_next(self.name), Relaxed);
     }
 }
 

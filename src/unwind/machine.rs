@@ -1,4 +1,6 @@
-//! Words of the calling thread's stack. A page is asked for before its first word is read.
+//! The registers of a call on x86-64, by the numbers that DWARF gives them, and the words of the calling thread's stack.
+//!
+//! A page is asked for before its first word is read.
 //!
 //! `rt_sigprocmask` with a way of changing the mask that does not exist changes nothing: the kernel reads the mask first, and
 //! answers EFAULT if it cannot, else EINVAL. Unlike `process_vm_readv` every sandbox allows it; `mincore` does not know
@@ -9,11 +11,86 @@
 
 #![allow(unsafe_code)]
 
-use pyhost_os::errno::KeptErrno;
-use pyhost_os::system_call::system_call;
+use pyhost_os::system_call::is_readable;
+use std::arch::asm;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+
+pub const RBX: usize = 3;
+pub const RBP: usize = 6;
+pub const RSP: usize = 7;
+pub const R12: usize = 12;
+/// The address of the instruction, or of the one behind a call.
+pub const RIP: usize = 16;
+pub const COUNT: usize = 17;
+
+/// The registers of a call, as far as they are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    values: [u64; COUNT],
+    known: u32,
+}
+
+impl Registers {
+    /// Those that a function keeps for its caller, of the function that this is inlined into.
+    #[inline(always)]
+    pub fn of_caller() -> Self {
+        let mut kept = [0u64; 8];
+        // SAFETY: copies registers. They are what the unwind tables say of this very instruction: nothing is pushed in
+        // between.
+        unsafe {
+            asm!(
+                "mov [{kept}], rbx",
+                "mov [{kept} + 8], rbp",
+                "mov [{kept} + 16], rsp",
+                "mov [{kept} + 24], r12",
+                "mov [{kept} + 32], r13",
+                "mov [{kept} + 40], r14",
+                "mov [{kept} + 48], r15",
+                "lea {place}, [rip]",
+                "mov [{kept} + 56], {place}",
+                kept = in(reg) kept.as_mut_ptr(),
+                place = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+        let numbers = [RBX, RBP, RSP, R12, R12 + 1, R12 + 2, R12 + 3, RIP];
+        let mut registers = Registers {
+            values: [0; COUNT],
+            known: 0,
+        };
+        for (number, value) in numbers.into_iter().zip(kept) {
+            registers.set(number, value);
+        }
+        registers
+    }
+
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<u64> {
+        let is_known = number < COUNT && self.known & 1 << number != 0;
+        is_known.then(|| self.values[number])
+    }
+
+    #[inline]
+    pub fn set(&mut self, number: usize, value: u64) {
+        if number < COUNT {
+            self.values[number] = value;
+            self.known |= 1 << number;
+        }
+    }
+
+    #[inline]
+    pub fn forget_all(&mut self) {
+        self.known = 0;
+    }
+
+    pub fn forget(&mut self, number: usize) {
+        if number < COUNT {
+            self.known &= !(1 << number);
+        }
+    }
+}
 
 const PAGE: usize = 4096;
 
@@ -68,14 +145,6 @@ impl Stack {
         }
         true
     }
-}
-
-fn is_readable(page: usize) -> bool {
-    const NO_WAY: usize = !0;
-    let _errno = KeptErrno::new();
-    // SAFETY: the kernel checks the address and changes nothing, as there is no such way.
-    let answer = unsafe { system_call(libc::SYS_rt_sigprocmask, [NO_WAY, page, 0, 8]) };
-    answer == -1 && pyhost_os::errno::errno() == libc::EINVAL
 }
 
 #[cfg(test)]
