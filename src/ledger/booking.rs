@@ -79,6 +79,24 @@ impl Ledger {
         self.count_block(slot, account);
     }
 
+    /// Books a block that is `delta` bytes longer than it was, or shorter if below 0.
+    ///
+    /// # Errors
+    /// As for [`Ledger::book_slow`].
+    pub fn rebook(
+        &self,
+        slot: &Slot,
+        account: Account,
+        delta: i64,
+        gils: &Gils,
+        reach: Reach,
+    ) -> Result<(), Scope> {
+        match delta > 0 {
+            true => self.adjust::<true>(slot, account, delta, gils, reach),
+            false => self.adjust::<false>(slot, account, delta, gils, reach),
+        }
+    }
+
     fn count_block(&self, slot: &Slot, account: Account) {
         if self.is_overflow(slot) {
             slot.cell(account).total_blocks.fetch_add(1, Relaxed);

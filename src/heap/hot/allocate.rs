@@ -3,17 +3,18 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_beneath_caps, counts, failed};
-use super::own_page::{LEAST_BLOCK, NativeBlock, pop};
+use super::own_page::{LEAST_BLOCK, NativeBlock, pop, pop_from_queue};
+use super::resize;
 use crate::checks::guards;
 use crate::host::Request;
 use crate::ledger::Account;
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate;
 use crate::mimalloc::pages::{give_back_new, live_page};
-use crate::sampling;
 use crate::system_memory::{address_limit, retention};
 use crate::tensorflow::region;
 use crate::threads::thread_state::{state, thread_id};
+use crate::{bounded_heap, sampling};
 use std::ptr::null_mut;
 
 /// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A` if `BOOK`. Null on
@@ -37,7 +38,7 @@ pub fn allocate_counted<const A: usize, const ZERO: bool>(size: usize) -> *mut u
     if !state().is_sampling() {
         return allocate_after_samples::<A, ZERO>(size);
     }
-    allocate_uncounted(Account::ALL[A], size, ZERO)
+    allocate_uncounted::<false>(Account::ALL[A], size, ZERO)
 }
 
 /// [`allocate`] by a hook that still counts though no samples are taken, because another hook keeps it from being replaced.
@@ -72,13 +73,20 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
             return block;
         }
     }
-    allocate_uncounted(account, size, zero)
+    allocate_uncounted::<false>(account, size, zero)
 }
 
-/// Allocates by mimalloc's own functions; the request is not counted for a sample yet.
+/// Allocates a block that has grown, with room to grow where it lies.
+#[cold]
+pub fn allocate_growing(account: Account, size: usize) -> *mut u8 {
+    allocate_uncounted::<true>(account, size, false)
+}
+
+/// Allocates by mimalloc's own functions; the request is not counted for a sample yet. With `GROWS` there is room behind the
+/// block, if that can be.
 #[cold]
 #[inline(never)]
-fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
+fn allocate_uncounted<const GROWS: bool>(account: Account, size: usize, zero: bool) -> *mut u8 {
     sampling::look_if_asked(account);
     let state = state();
     let slot = state.slot();
@@ -107,9 +115,15 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool) -> *mut u8 {
                 region::give_back_what_is_due();
             }
             let pages = (*theap).page_count.get();
-            let block = address_limit::with_a_second_try(|| {
-                ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
-            });
+            let mut block = match GROWS {
+                true => resize::allocate_with_room(theap, given, &mut usable),
+                false => pop_from_queue(theap, given, zero, &mut usable),
+            };
+            if block.is_null() {
+                block = address_limit::with_a_second_try(|| {
+                    ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
+                });
+            }
             if is_sample && (*theap).page_count.get() != pages {
                 give_back_new(block);
             }
@@ -157,6 +171,22 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     }
 }
 
+/// Counts what the page of a new block uses of the region; false, and the block is free again, if the region has no room for it.
+///
+/// # Safety
+/// As for [`book_new`].
+#[cold]
+unsafe fn settle_in_region(block: *mut u8) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let fits = live_page(block).is_none_or(bounded_heap::settle);
+        if !fits {
+            ffi::mi_free(block.cast());
+        }
+        fits
+    }
+}
+
 /// Books a block that the heap just gave for a request of `asked` bytes, or counts the failure.
 /// Null, and the block is free again, if a cap refuses it.
 ///
@@ -169,9 +199,11 @@ pub(crate) unsafe fn book_new(
     usable: usize,
     asked: usize,
 ) -> *mut u8 {
-    if block.is_null() {
+    // SAFETY: the caller's promise.
+    let fits = bounded_heap::size().is_none() || unsafe { settle_in_region(block) };
+    if block.is_null() || !fits {
         failed(account, asked);
-        return block;
+        return null_mut();
     }
     let request = Request {
         account,

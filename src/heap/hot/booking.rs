@@ -35,10 +35,16 @@ pub fn set_largest(bytes: usize) {
     STATE.largest.store(bytes, Relaxed);
 }
 
+/// Whether the machine could never meet a request.
+#[inline]
+pub(super) fn is_beyond_all(size: usize) -> bool {
+    size > STATE.largest.load(Relaxed)
+}
+
 /// Whether the machine could never meet the request, which is counted as failed then.
 #[inline]
 fn is_beyond(account: Account, size: usize) -> bool {
-    let is_beyond = size > STATE.largest.load(Relaxed);
+    let is_beyond = is_beyond_all(size);
     if is_beyond {
         LEDGER.count_failure(account);
     }
@@ -123,6 +129,43 @@ pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) 
     }
     peak_watch::after_booking();
     booked
+}
+
+/// Books a block of a heap that has another size where it lies. False, and nothing was booked, if it would reach into the reserve
+/// of a cap.
+pub(super) fn rebook(
+    slot: &Slot,
+    account: Account,
+    block: *mut u8,
+    before: usize,
+    after: usize,
+) -> bool {
+    if !counts(account) {
+        return true;
+    }
+    let delta = after as i64 - before as i64;
+    if LEDGER
+        .rebook(slot, account, delta, &GILS, Reach::Hold)
+        .is_err()
+    {
+        return false;
+    }
+    look_at_caps();
+    if before >= big_blocks::BIG {
+        big_blocks::remove(block.addr());
+    }
+    if delta > 0 {
+        resident::note_growth();
+        if after >= big_blocks::BIG {
+            retention::took(after - before);
+        }
+    }
+    if after >= big_blocks::BIG {
+        big_blocks::add(block.addr(), account, after);
+        small_pages::settled(block, after);
+    }
+    peak_watch::after_booking();
+    true
 }
 
 /// Takes a block of `account` off the ledger that the hook of `caller` was given.

@@ -22,3 +22,4 @@ pub mod free;
 pub mod own_page;
 pub mod peak_watch;
 pub mod reallocate;
+pub mod resize;

@@ -123,6 +123,43 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     }
 }
 
+/// Pops a block of medium size from the first page of its queue, as [`pop_from`] does a small one; null if mimalloc must do it, which
+/// takes a page that is full out of its queue.
+///
+/// # Safety
+/// A theap of the calling thread.
+#[inline]
+pub unsafe fn pop_from_queue(
+    theap: *mut Theap,
+    size: usize,
+    zero: bool,
+    usable: &mut usize,
+) -> *mut u8 {
+    if size <= ffi::SMALL_SIZE_MAX || size > ffi::LARGE_SIZE_MAX {
+        return null_mut();
+    }
+    // SAFETY: the first page of a queue of the calling thread's, which pops from it alone.
+    unsafe {
+        let page = (*theap).queues[ffi::queue_of(size)].first;
+        if page.is_null() || *(*page).used.place() + 1 >= (*page).reserved {
+            return null_mut();
+        }
+        let block = *(*page).free.place();
+        if block.is_null() {
+            return null_mut();
+        }
+        *(*page).free.place() = (*block).next;
+        *(*page).used.place() += 1;
+        *usable = (*page).block_size;
+        if zero && *(*page).free_is_zero.place() {
+            (*block).next = null_mut();
+        } else if zero {
+            std::ptr::write_bytes(block.cast::<u8>(), 0, *usable);
+        }
+        block.cast()
+    }
+}
+
 /// Pushes a block back to its page and takes it off the ledger; false, having done nothing, if
 /// the slow path must do it.
 ///
@@ -176,8 +213,10 @@ unsafe fn retire(page: *mut Page) {
     let inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the caller's promise.
     unsafe {
-        double_free::remember_emptied(&*page);
-        let bytes = (*page).bytes();
+        let bytes = (*page).freed_when_empty();
+        if bytes > 0 {
+            double_free::remember_emptied(&*page);
+        }
         ffi::_mi_page_retire(page);
         retention::came_free(bytes, &inside);
     }

@@ -1,16 +1,17 @@
-//! Resizing: in place if the block has room, else by a new block.
+//! Resizing: in place if the block has room or the addresses behind it are free, else by a new block.
 
 #![allow(unsafe_code)]
 
-use super::allocate::allocate;
-use super::booking;
+use super::allocate::{allocate, allocate_growing};
 use super::free::{check_live, free, push_or_free};
 use super::own_page::NativeBlock;
+use super::{booking, resize};
 use crate::arrays::array_blocks;
 use crate::checks::checked_requests::NATURAL_ALIGNMENT;
 use crate::checks::double_free;
 use crate::checks::{checked_blocks, checked_requests, guards};
 use crate::ledger::Account;
+use crate::mimalloc::ffi;
 use crate::mimalloc::heaps::HEAPS;
 use crate::mimalloc::pages::live_page;
 use crate::system_memory::mremap_grow;
@@ -51,11 +52,20 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
         }
+        if same_heap() && resize::is_alone(page, pointer) {
+            let page = (&raw const *page).cast_mut();
+            if resize::resize::<BOOK>(Account::ALL[A], page, size) {
+                return Reallocated::Block(pointer);
+            }
+        }
         let asked = match size > usable {
             true => booking::within_reach(Account::ALL[A], size, mremap_grow::room_to_grow(size)),
             false => size,
         };
-        let moved = allocate::<A, false, BOOK>(asked);
+        let moved = match size > usable && size > ffi::LARGE_SIZE_MAX {
+            true => allocate_growing(Account::ALL[A], size),
+            false => allocate::<A, false, BOOK>(asked),
+        };
         if !moved.is_null() {
             mremap_grow::move_contents(pointer, moved, size.min(usable));
             push_or_free::<A, BOOK>((&raw const *page).cast_mut(), pointer);

@@ -98,7 +98,8 @@ static bool purge_run(mi_arena_t* arena, size_t first, size_t slices) {
    again: it would give back such a run slice by slice, each by a system call, and in a process of several threads with an
    interrupt of the other processors. */
 static bool purge_what_is_free(size_t first, size_t slices, mi_arena_t* arena, void* arg) {
-  MI_UNUSED(arg);
+  size_t* const left = (size_t*)arg;
+  if (*left == 0) return false;
   const size_t end = first + slices;
   while (first < end) {
     const mi_bchunk_t* const chunk = &arena->slices_free->chunks[first / MI_BCHUNK_BITS];
@@ -108,20 +109,24 @@ static bool purge_what_is_free(size_t first, size_t slices, mi_arena_t* arena, v
     if (run > end - first) run = end - first;
     if (run > 1 && !purge_run(arena, first, run)) run = 1;
     if (run == 1) purge_run(arena, first, 1);
+    *left -= (run < *left ? run : *left);
     first += (run > 0 ? run : 1);
   }
   return true;
 }
 
-/* Gives back all that waits for it. Any thread inside the gate. */
-void pyhost_purge(void) {
+/* Gives back what waits for it until that are so many bytes, the lowest addresses of the first arena first. Any thread inside the
+   gate. */
+void pyhost_purge(size_t bytes) {
+  size_t left = bytes / MI_ARENA_SLICE_SIZE + (bytes % MI_ARENA_SLICE_SIZE != 0);
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
   for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
     mi_arena_t* const arena = mi_atomic_load_ptr_acquire(mi_arena_t, &subproc->arenas[i]);
     if (arena == NULL || arena->memid.is_pinned) continue;
+    const bool all = _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, &left);
+    if (!all) return;
     mi_atomic_storei64_release(&arena->purge_expire, (mi_msecs_t)0);
-    _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, NULL);
   }
 }
 
@@ -143,4 +148,107 @@ bool pyhost_adopt_arenas(const void* address, mi_commit_fun_t* commit) {
     }
   }
   return address == NULL;
+}
+
+/* Where a page of one block lies in its arena. */
+typedef struct {
+  mi_arena_t* arena;
+  size_t first, slices;
+} place_t;
+
+/* Whether the page is of one block, in an arena, so that it can be made longer or shorter. */
+static bool find_place(const mi_page_t* page, place_t* place) {
+  if (page->memid.memkind != MI_MEM_ARENA || page->reserved != 1 || page->slice_committed > 0) return false;
+  place->arena = page->memid.mem.arena.arena;
+  place->first = page->memid.mem.arena.slice_index;
+  place->slices = page->memid.mem.arena.slice_count;
+  return page->page_start == (uint8_t*)place->arena + place->first * MI_ARENA_SLICE_SIZE;
+}
+
+/* How many slices of a page of one block the page map has: as mi_page_map_get_idx. */
+static size_t mapped_slices(size_t bytes) {
+  if (bytes > MI_LARGE_PAGE_SIZE) bytes = MI_LARGE_PAGE_SIZE - MI_ARENA_SLICE_SIZE;
+  return mi_slice_count_of_size(bytes);
+}
+
+/* Gives a page of one block, which has `slices`, another size. */
+static void set_size(mi_page_t* page, size_t size, size_t slices) {
+  const size_t before = mapped_slices(page->block_size), after = mapped_slices(size);
+  page->block_size = size;
+  page->memid.mem.arena.slice_count = (uint32_t)slices;
+  if (after > before) _mi_page_map_register(page);
+  if (after < before) {
+    _mi_page_map_unregister_range(page->page_start + after * MI_ARENA_SLICE_SIZE, (before - after) * MI_ARENA_SLICE_SIZE);
+  }
+}
+
+/* Takes free slices, which may lie in several chunks of the bitmap. Takes none if one of them is in use. */
+static bool take_slices(mi_arena_t* arena, size_t first, size_t slices) {
+  size_t taken = 0;
+  while (taken < slices) {
+    const size_t at = first + taken;
+    const size_t left_in_chunk = MI_BCHUNK_BITS - at % MI_BCHUNK_BITS;
+    const size_t run = (slices - taken < left_in_chunk ? slices - taken : left_in_chunk);
+    if (!mi_bbitmap_try_clearNC(arena->slices_free, at, run)) {
+      if (taken > 0) mi_bbitmap_setN(arena->slices_free, first, taken);
+      return false;
+    }
+    taken += run;
+  }
+  return true;
+}
+
+/* Makes slices that were taken accessible: as mi_arena_try_alloc_at. */
+static bool commit_slices(mi_arena_t* arena, size_t first, size_t slices) {
+  mi_bitmap_setN(arena->slices_dirty, first, slices, NULL);
+  const size_t committed = mi_bitmap_popcountN(arena->slices_committed, first, slices);
+  if (committed == slices) return true;
+  uint8_t* const start = (uint8_t*)arena + first * MI_ARENA_SLICE_SIZE;
+  const size_t bytes = slices * MI_ARENA_SLICE_SIZE;
+  bool is_zero;
+  const bool done = (arena->commit_fun != NULL
+    ? arena->commit_fun(true, start, bytes, &is_zero, arena->commit_fun_arg)
+    : _mi_os_commit_ex(start, bytes, &is_zero, bytes - committed * MI_ARENA_SLICE_SIZE));
+  if (done) mi_bitmap_setN(arena->slices_committed, first, slices, NULL);
+  return done;
+}
+
+/* Makes the block of a page of one block longer, by the slices behind it, which must be free. Returns whether it did.
+   For the user of the block, inside the gate. What the new bytes hold is not defined. */
+bool pyhost_extend_page(mi_page_t* page, size_t size) {
+  place_t place;
+  if (!find_place(page, &place)) return false;
+  const size_t slices = mi_slice_count_of_size(size);
+  if (place.first + slices > place.arena->slice_count) return false;
+  /* All of it in one part of the page map, which is there: to make another one can fail. */
+  size_t unused;
+  const uint8_t* const last = page->page_start + (mapped_slices(size) - 1) * MI_ARENA_SLICE_SIZE;
+  if (_mi_page_map_index(page->page_start, &unused) != _mi_page_map_index(last, &unused)) return false;
+  if (slices > place.slices) {
+    const size_t first = place.first + place.slices, more = slices - place.slices;
+    if (!take_slices(place.arena, first, more)) return false;
+    if (!commit_slices(place.arena, first, more)) {
+      mi_bbitmap_setN(place.arena->slices_free, first, more);
+      return false;
+    }
+  }
+  set_size(page, size, slices > place.slices ? slices : place.slices);
+  return true;
+}
+
+/* Makes the block of a page of one block shorter, and frees the slices behind it. Returns whether it did. What `was_used` waits
+   to be given back; what was not is as it was before the block had it. For the user of the block, inside the gate. */
+bool pyhost_shorten_page(mi_page_t* page, size_t size, bool was_used) {
+  place_t place;
+  if (!find_place(page, &place)) return false;
+  const size_t slices = mi_slice_count_of_size(size);
+  if (slices >= place.slices) return false;
+  const size_t first = place.first + slices, rest = place.slices - slices;
+  mi_memid_t memid = page->memid;
+  memid.mem.arena.slice_index = (uint32_t)first;
+  memid.mem.arena.slice_count = (uint32_t)rest;
+  set_size(page, size, slices);
+  if (was_used) _mi_arenas_free(page->page_start + slices * MI_ARENA_SLICE_SIZE, rest * MI_ARENA_SLICE_SIZE, memid);
+           else mi_bbitmap_setN(place.arena->slices_free, first, rest);
+  return true;
 }

@@ -59,6 +59,9 @@ pub struct Page {
     pub theap: Owners<*mut Theap>,
     /// Null for the main heap.
     pub heap: *mut Heap,
+    /// Its neighbours in its owner's queue of pages of this size; null in no queue.
+    pub next: Owners<*mut Page>,
+    pub previous: Owners<*mut Page>,
 }
 
 /// A thread's part of a heap (`mi_theap_t`), up to its table of pages by size.
@@ -69,6 +72,24 @@ pub struct Theap {
     pub page_count: Owners<usize>,
     _rest: [u8; FREE_DIRECT - PAGE_COUNT - size_of::<usize>()],
     pub pages_free_direct: [*mut Page; 129],
+    /// Its pages that may have free blocks, by [`queue_of`].
+    pub queues: [Queue; 75],
+}
+
+/// Pages of a size, of which the first is tried first (`mi_page_queue_t`).
+#[repr(C)]
+pub struct Queue {
+    pub first: *mut Page,
+    _rest: [usize; 3],
+}
+
+/// The queue in [`Theap::queues`] for blocks of `size` bytes, more than 64 and no more than [`LARGE_SIZE_MAX`] (`mi_bin`): there
+/// are four sizes between two powers of two.
+#[inline]
+pub fn queue_of(size: usize) -> usize {
+    let words = size.div_ceil(size_of::<usize>()) - 1;
+    let bit = words.ilog2() as usize;
+    (bit << 2) + (words >> (bit - 2) & 3) - 3
 }
 
 /// Offsets in [`Theap`].
@@ -142,8 +163,12 @@ pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
 
 /// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
 pub const SMALL_SIZE_MAX: usize = 128 * size_of::<usize>();
+/// The largest block that shares its page with others (`MI_LARGE_MAX_OBJ_SIZE`).
+pub const LARGE_SIZE_MAX: usize = size_of::<usize>() << SLICE_SHIFT;
 /// The flag in [`Page::xthread_id`] of a page with aligned blocks (`MI_PAGE_HAS_INTERIOR_POINTERS`).
 pub const HAS_INTERIOR_POINTERS: usize = 2;
+/// The flags in [`Page::xthread_id`] (`MI_PAGE_FLAG_MASK`).
+pub const FLAGS: usize = 3;
 /// Bits of an address below a page-map entry (`MI_ARENA_SLICE_SHIFT`).
 pub const SLICE_SHIFT: usize = if IS_64_BIT { 16 } else { 15 };
 /// The least that mimalloc takes as an arena (`MI_ARENA_MIN_SIZE`), and what it rounds down to.
@@ -254,7 +279,9 @@ unsafe extern "C" {
     // Of `arenas.c`.
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
-    pub safe fn pyhost_purge();
+    pub safe fn pyhost_purge(bytes: usize);
+    pub fn pyhost_extend_page(page: *mut Page, size: usize) -> bool;
+    pub fn pyhost_shorten_page(page: *mut Page, size: usize, was_used: bool) -> bool;
     pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
     fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
     fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);

@@ -13,6 +13,7 @@ use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, List, Page, PageMap, Submap};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
+use crate::threads::thread_state::thread_id;
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
 use std::ffi::c_void;
@@ -157,8 +158,19 @@ impl Page {
     /// Bytes that become free with the page if the free of one block empties it; else 0. A block lives in it.
     pub(crate) fn emptied_by_a_free(&self) -> usize {
         match self.used.get() <= 1 {
-            true => self.bytes(),
+            true => self.freed_when_empty(),
             false => 0,
+        }
+    }
+
+    /// Bytes that become free when the page is empty: none if it is its owner's only one of that size, which keeps it for a while
+    /// (`_mi_page_retire`).
+    pub(crate) fn freed_when_empty(&self) -> usize {
+        let is_own = self.xthread_id.load(Relaxed) & !ffi::FLAGS == thread_id();
+        let is_only = self.next.get().is_null() && self.previous.get().is_null();
+        match is_own && is_only && self.block_size <= ffi::LARGE_SIZE_MAX {
+            true => 0,
+            false => self.bytes(),
         }
     }
 

@@ -611,6 +611,46 @@ pub(crate) fn released(
     is_sampled
 }
 
+/// Whether a block of `heap` may get `size` bytes where it lies: not if it would be a sample from then on, and its heap is
+/// not one for samples.
+#[inline]
+pub(super) fn may_stay(
+    state: &ThreadState,
+    account: Account,
+    heap: *mut ffi::Heap,
+    size: usize,
+) -> bool {
+    if generation() != state.generation() {
+        return false;
+    }
+    match state.is_sampling() && counts(account) {
+        true => is_sampled(heap, account) || state.left.get() >= counted(size),
+        false => !is_sampled(heap, account),
+    }
+}
+
+/// Counts a request that a block met where it lies, after [`may_stay`]: as if the old block was freed and a new one made.
+#[inline]
+pub(super) fn stayed(
+    state: &ThreadState,
+    account: Account,
+    block: *mut u8,
+    heap: *mut ffi::Heap,
+    (bytes, size): (usize, usize),
+    inside: &Inside<'_>,
+) {
+    if !state.is_sampling() || !counts(account) {
+        return;
+    }
+    let is_due = is_due(state, size, inside);
+    if is_sampled(heap, account) {
+        remove(account, block, inside);
+        if is_due {
+            take(account, block, bytes, size, inside);
+        }
+    }
+}
+
 /// Calls `visit` with the addresses of each mapping that the samples lie in.
 pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
     with(|samples| samples.addresses().for_each(&mut visit));

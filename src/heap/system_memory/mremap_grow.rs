@@ -14,9 +14,8 @@ use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// From here on moving pages is faster than copying them: 64 entries of the page table, if a page
-/// has 4 KiB.
-const LEAST: usize = 256 << 10;
+/// From here on pages are moved. Shorter blocks are copied: the memory that they leave behind is used again at once.
+const LEAST: usize = 4 << 20;
 
 /// Each move may split a mapping in three, and a process has 65,530 of them
 /// (`vm.max_map_count`), which other libraries need too.
@@ -30,11 +29,11 @@ static MOVES: AtomicU32 = AtomicU32::new(0);
 
 /// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that
 /// grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes are an eighth
-/// apart.
+/// apart. Not for large blocks, which grow where they lie.
 #[inline]
 pub(crate) fn room_to_grow(size: usize) -> usize {
     match size {
-        513..LEAST => size + size / 8,
+        513..ffi::LARGE_SIZE_MAX => size + size / 8,
         _ => size,
     }
 }

@@ -133,11 +133,11 @@ fn give_back_what_is_much(_inside: &Inside) {
         STATE.emptied.store(0, Relaxed);
     }
     STATE.given_at.store(now(), Relaxed);
-    ffi::pyhost_purge();
+    ffi::pyhost_purge(usize::MAX);
 }
 
-/// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, what waits is given
-/// back before the block is written to: else a program whose blocks of some MiB are each of another size would be
+/// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, as much of what
+/// waits is given back before the block is written to: else a program whose blocks of some MiB are each of another size would be
 /// resident with all that it freed lately, at its peak too. A sixty-fourth may wait, and is looked
 /// at when a thousandth was taken.
 pub(crate) fn took(bytes: usize) {
@@ -147,7 +147,8 @@ pub(crate) fn took(bytes: usize) {
     }
     STATE.taken.store(0, Relaxed);
     let (used, free) = ffi::count_bytes();
-    if used + free <= STATE.highest.load(Relaxed) {
+    let highest = STATE.highest.load(Relaxed);
+    if used + free <= highest {
         return;
     }
     let is_much = free > used / 64;
@@ -155,7 +156,7 @@ pub(crate) fn took(bytes: usize) {
         .highest
         .fetch_max(if is_much { used } else { used + free }, Relaxed);
     if is_much {
-        ffi::pyhost_purge();
+        ffi::pyhost_purge(used + free - highest.max(used));
     }
 }
 
@@ -207,7 +208,7 @@ impl Wait {
         }
         let _inside = gate::enter(state().slot(), thread_id());
         STATE.has_empty.store(false, Relaxed);
-        ffi::pyhost_purge();
+        ffi::pyhost_purge(usize::MAX);
     }
 }
 

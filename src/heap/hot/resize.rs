@@ -1,0 +1,200 @@
+//! Makes a large block longer or shorter where it lies.
+//!
+//! A block of more than half a mebibyte has a page of its own. If the addresses behind it are free, it grows into them, as
+//! blocks at the top of libc's heap do: nothing is copied, and what it holds stays in memory.
+
+#![allow(unsafe_code)]
+
+use super::booking;
+use crate::ledger::Account;
+use crate::mimalloc::ffi::{self, Page, Theap};
+use crate::mimalloc::gate;
+use crate::mimalloc::pages::{SLICE, live_page};
+use crate::system_memory::{address_limit, retention};
+use crate::threads::thread_state::{state, thread_id};
+use crate::{bounded_heap, sampling};
+use pyhost_os::errno::KeptErrno;
+use std::ptr::null_mut;
+
+/// Blocks up to this size get as many addresses again behind them when they have to move to grow.
+const MOST_ROOM: usize = 1 << 30;
+
+/// Whether a block lies alone in its page, so that [`resize`] may be tried.
+#[inline]
+pub fn is_alone(page: &Page, block: *mut u8) -> bool {
+    page.reserved == 1 && page.page_start == block && page.block_size > ffi::LARGE_SIZE_MAX
+}
+
+/// Makes a block that [`is_alone`] longer or shorter; false, having done nothing, if it must move.
+///
+/// # Safety
+/// A live block of `account`, which nobody else uses, and its page.
+#[cold]
+#[inline(never)]
+pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: usize) -> bool {
+    if size <= ffi::LARGE_SIZE_MAX || size > isize::MAX as usize || booking::is_beyond_all(size) {
+        return false;
+    }
+    let state = state();
+    let slot = state.slot();
+    let inside = gate::enter(slot, thread_id());
+    // SAFETY: the caller's promise, inside the gate.
+    unsafe {
+        let (block, before, heap) = ((*page).page_start, (*page).block_size, (*page).heap);
+        if BOOK && !sampling::may_stay(state, account, heap, size) {
+            return false;
+        }
+        let _errno = KeptErrno::new();
+        let after = size.next_multiple_of(SLICE);
+        if after < before {
+            if !ffi::pyhost_shorten_page(page, after, true) {
+                return false;
+            }
+            retention::came_free(before - after, &inside);
+        } else if !ffi::pyhost_extend_page(page, after) {
+            return false;
+        }
+        if !BOOK {
+            return true;
+        }
+        if !booking::rebook(slot, account, block, before, after) {
+            ffi::pyhost_shorten_page(page, before, true);
+            return false;
+        }
+        sampling::stayed(state, account, block, heap, (after, size), &inside);
+        true
+    }
+}
+
+/// Allocates a block of `size` bytes with as many free addresses behind it; null if that cannot be, or addresses are scarce.
+///
+/// # Safety
+/// A theap of the calling thread, inside the gate.
+pub unsafe fn allocate_with_room(theap: *mut Theap, size: usize, usable: &mut usize) -> *mut u8 {
+    if size > MOST_ROOM
+        || bounded_heap::size().is_some()
+        || address_limit::is_on()
+        || !ffi::IS_64_BIT
+    {
+        return null_mut();
+    }
+    // SAFETY: the caller's promise; a block that nobody else has.
+    unsafe {
+        let block = ffi::_mi_theap_malloc_zero(theap, 2 * size, false, usable).cast();
+        if let Some(page) = live_page(block) {
+            let page = (&raw const *page).cast_mut();
+            if is_alone(&*page, block) {
+                ffi::pyhost_shorten_page(page, size.next_multiple_of(SLICE), false);
+                *usable = (*page).block_size;
+            }
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ledger::LEDGER;
+    use crate::{NATIVE, Reallocated, allocate, free, reallocate, usable_size};
+
+    /// A block of `native` whose bytes are all the same.
+    struct Block {
+        start: *mut u8,
+        bytes: usize,
+        mark: u8,
+    }
+
+    impl Block {
+        fn new(bytes: usize, mark: u8) -> Block {
+            let start = allocate::<NATIVE, false, true>(bytes);
+            // SAFETY: a block of that size.
+            unsafe { start.write_bytes(mark, bytes) };
+            Block { start, bytes, mark }
+        }
+
+        fn resize(&mut self, bytes: usize) {
+            // SAFETY: a live block of the test's own.
+            unsafe {
+                let Reallocated::Block(start) = reallocate::<NATIVE, true>(self.start, bytes)
+                else {
+                    panic!("the block is mimalloc's");
+                };
+                self.start = start;
+                let kept = std::slice::from_raw_parts(start, self.bytes.min(bytes));
+                assert!(kept.iter().all(|&byte| byte == self.mark));
+                start.write_bytes(self.mark, bytes);
+            }
+            self.bytes = bytes;
+        }
+
+        fn usable(&self) -> usize {
+            // SAFETY: a live block of the test's own.
+            unsafe { usable_size(self.start) }.unwrap()
+        }
+    }
+
+    impl Drop for Block {
+        fn drop(&mut self) {
+            // SAFETY: a live block of the test's own.
+            assert!(unsafe { free::<NATIVE, true>(self.start) });
+        }
+    }
+
+    /// Numbers below `end`, the same in every run (Knuth's linear congruential generator).
+    fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
+        move |end| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % end
+        }
+    }
+
+    fn live() -> i64 {
+        crate::slot().live()
+    }
+
+    #[test]
+    fn blocks_that_grow_and_shrink_keep_what_they_hold_and_are_booked_to_the_byte() {
+        stays_if_the_addresses_behind_it_are_free();
+        let work = |seed| {
+            let mut below = numbers(seed);
+            let before = live();
+            let mut blocks: Vec<Block> = (0..6).map(|mark| Block::new(100, mark)).collect();
+            for _ in 0..400 {
+                let block = below(blocks.len());
+                let (bytes, most) = (blocks[block].bytes, 12 << 20);
+                let bytes = match below(8) {
+                    0 => 1 + below(most),
+                    1 => bytes / 3 + 1,
+                    2 => bytes + below(100),
+                    _ => (bytes + bytes / 8 + (64 << 10)).min(most),
+                };
+                blocks[block].resize(bytes);
+                let usable: usize = blocks.iter().map(Block::usable).sum();
+                assert_eq!(live() - before, usable as i64);
+            }
+            drop(blocks);
+            assert_eq!(live(), before);
+        };
+        std::thread::scope(|scope| {
+            for seed in 1..5 {
+                scope.spawn(move || work(seed));
+            }
+        });
+        assert!(LEDGER.bound(crate::ledger::Scope::Total) >= live());
+    }
+
+    fn stays_if_the_addresses_behind_it_are_free() {
+        let mut block = Block::new(1 << 20, 1);
+        block.resize(2 << 20);
+        let start = block.start;
+        for step in 1..=16 {
+            block.resize((2 << 20) + step * (64 << 10));
+            assert_eq!(block.start, start, "after {step} steps");
+        }
+        assert_eq!(block.usable(), 3 << 20);
+        block.resize(1 << 20);
+        assert_eq!((block.start, block.usable()), (start, 1 << 20));
+    }
+}
