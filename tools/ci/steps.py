@@ -137,6 +137,7 @@ def on_newest(python, version, builds):
                "--scripts", "anonymous_maps", "objects", "--timeout", "600", "--host", host, seconds=150, locks=MACHINE)
     yield step("huge pages for everything, in an emulated machine", "tools/in-vm", "python3", "embed-tests/huge_pages/run.py",
                "--python", python, "--host", host, seconds=110, locks=MACHINE)
+    yield script("a region is used to the full", "region", host, "24M", file="full.py", processors=1, seconds=15)
     # These judge how fast a server answers, and how many workers reach a cap in a job.
     yield script(f"servers at their cap on {version}, a slice", "servers_at_cap", *of_python, "--slice", processors=0.5, seconds=30)
     yield script(f"engines on {version}, a slice", "engines", "--python", python, *programs, "multiprocessing", "joblib", "dask",

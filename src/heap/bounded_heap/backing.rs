@@ -25,8 +25,9 @@ pub enum RegionError {
 /// There is no region, or the system does not let all of it be locked.
 pub fn lock() -> Result<(), RegionError> {
     let size = size().ok_or(RegionError::NoRegion)?;
-    let guard = locked();
-    let commits = guard.as_ref().ok_or(RegionError::NoRegion)?;
+    let mut guard = locked();
+    let commits = guard.as_mut().ok_or(RegionError::NoRegion)?;
+    commits.use_all(0..commits.slices());
     let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
     let (start, bytes) = memory(&whole);
     let refused = |Errno(error)| RegionError::System(error);
@@ -55,6 +56,7 @@ pub fn use_huge_pages() -> Result<(), RegionError> {
     let mut guard = locked();
     let commits = guard.as_mut().ok_or(RegionError::NoRegion)?;
     let everything = 0..commits.slices();
+    commits.use_all(everything.clone());
     if !commits.count_blocks(grant) {
         return Err(RegionError::TooSmall);
     }

@@ -6,7 +6,9 @@
 //! its first slice to its last.
 
 pub use crate::mimalloc::pages::SLICE;
+use pyhost_os::mapping::page_size;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes of a block: those of a huge page.
 pub const BLOCK: usize = 2 << 20;
@@ -19,9 +21,13 @@ pub type Bits = u32;
 pub type Bits = u64;
 const _: () = assert!(Bits::BITS as usize == BLOCK_SLICES);
 
-/// The bits of the slices, and their sum. Never above its limit.
+/// The bits of the slices, and their sum. Above its limit only for as long as a page that was just made is not
+/// [settled](Commits::set_unused).
 pub struct Commits {
     blocks: &'static mut [Bits],
+    /// For each slice the part that no block of its page was made of so far, in system pages, and the bytes of all.
+    unused: &'static [AtomicU8],
+    unused_bytes: u64,
     limit: u64,
     committed: u64,
     kept: u64,
@@ -50,9 +56,11 @@ fn parts(slices: Range<usize>) -> impl Iterator<Item = (usize, Bits)> {
 
 impl Commits {
     /// Nothing committed of as many blocks as there are words, all of which are 0.
-    pub fn new(blocks: &'static mut [Bits], limit: u64) -> Self {
+    pub fn new(blocks: &'static mut [Bits], unused: &'static [AtomicU8], limit: u64) -> Self {
         Commits {
             blocks,
+            unused,
+            unused_bytes: 0,
             limit,
             committed: 0,
             kept: 0,
@@ -60,9 +68,26 @@ impl Commits {
         }
     }
 
-    /// Bytes that are committed.
+    /// Bytes that are committed, without what is unused.
     pub fn committed(&self) -> u64 {
-        self.committed
+        self.committed - self.unused_bytes
+    }
+
+    /// Notes the part of a slice that is unused, in system pages; false if the sum passes the limit, less what is kept.
+    pub fn set_unused(&mut self, slice: usize, pages: u8) -> bool {
+        let bytes = |pages: u8| u64::from(pages) * page_size();
+        let before = self.unused[slice].swap(pages, Relaxed);
+        self.unused_bytes = self.unused_bytes + bytes(pages) - bytes(before);
+        self.has_room(0)
+    }
+
+    /// Counts all of the slices.
+    pub fn use_all(&mut self, slices: Range<usize>) {
+        if self.unused_bytes > 0 {
+            for slice in slices {
+                self.set_unused(slice, 0);
+            }
+        }
     }
 
     /// Keeps so many bytes below the limit from the commits that follow.
@@ -72,7 +97,7 @@ impl Commits {
 
     /// Whether so many bytes may be committed more.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.committed.saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
+        self.committed().saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
     }
 
     /// Whether whole blocks are counted.
@@ -94,15 +119,18 @@ impl Commits {
     }
 
     /// Commits the slices; None, having counted nothing, if that would pass the limit, if
-    /// there are no such slices, or if `grant`, which makes them usable, says no.
+    /// there are no such slices, or if `grant`, which makes them usable, says no. With `settles` one system page
+    /// must have room: the slice is of a page that will be settled.
     pub fn commit(
         &mut self,
         slices: Range<usize>,
+        settles: bool,
         grant: impl FnOnce(Range<usize>) -> bool,
     ) -> Option<Added> {
         if slices.end > self.slices() {
             return None;
         }
+        self.use_all(slices.clone());
         let whole = self.whole_blocks;
         let mut bytes = 0;
         let mut all_new = true;
@@ -112,7 +140,11 @@ impl Commits {
             all_new &= before & bits == 0;
         }
         let after = self.committed.checked_add(bytes)?;
-        if (bytes > 0 && !self.has_room(bytes)) || !grant(self.granted(slices.clone())) {
+        let need = match settles {
+            true => bytes.min(page_size()),
+            false => bytes,
+        };
+        if (bytes > 0 && !self.has_room(need)) || !grant(self.granted(slices.clone())) {
             return None;
         }
         for (block, bits) in parts(slices) {
@@ -150,6 +182,7 @@ impl Commits {
         if slices.end > self.slices() || slices.is_empty() {
             return false;
         }
+        self.use_all(slices.clone());
         if !self.whole_blocks {
             if !forget(slices.clone()) {
                 return false;
@@ -232,7 +265,11 @@ mod tests {
     const ONE: u64 = SLICE as u64;
 
     fn commits(blocks: usize, limit: u64) -> Commits {
-        Commits::new(Box::leak(vec![0; blocks].into_boxed_slice()), limit)
+        let unused = (0..blocks * BLOCK_SLICES)
+            .map(|_| AtomicU8::new(0))
+            .collect();
+        let unused: Vec<AtomicU8> = unused;
+        Commits::new(vec![0; blocks].leak(), unused.leak(), limit)
     }
 
     fn runs(commits: &Commits) -> Vec<(usize, usize)> {
@@ -242,11 +279,11 @@ mod tests {
     #[test]
     fn a_slice_counts_once_however_often_it_is_committed() {
         let mut commits = commits(4, 10 * ONE);
-        let added = commits.commit(0..4, |_| true).unwrap();
+        let added = commits.commit(0..4, false, |_| true).unwrap();
         assert_eq!((added.bytes, added.all_new), (4 * ONE, true));
-        let added = commits.commit(2..6, |_| true).unwrap();
+        let added = commits.commit(2..6, false, |_| true).unwrap();
         assert_eq!((added.bytes, added.all_new), (2 * ONE, false));
-        assert_eq!(commits.commit(0..6, |_| true).unwrap().bytes, 0);
+        assert_eq!(commits.commit(0..6, false, |_| true).unwrap().bytes, 0);
         assert_eq!(commits.committed(), 6 * ONE);
         assert!(commits.release(0..128, |_| true));
         assert_eq!(commits.committed(), 0);
@@ -255,22 +292,22 @@ mod tests {
     #[test]
     fn what_would_pass_the_limit_changes_nothing() {
         let mut commits = commits(4, 40 * ONE + 100);
-        assert!(commits.commit(30..70, |_| true).is_some());
-        assert!(commits.commit(0..1, |_| true).is_none());
-        assert!(commits.commit(69..71, |_| true).is_none());
-        assert!(commits.commit(30..70, |_| true).is_some());
+        assert!(commits.commit(30..70, false, |_| true).is_some());
+        assert!(commits.commit(0..1, false, |_| true).is_none());
+        assert!(commits.commit(69..71, false, |_| true).is_none());
+        assert!(commits.commit(30..70, false, |_| true).is_some());
         assert_eq!(commits.committed(), 40 * ONE);
         assert_eq!(runs(&commits), [(30, 70)]);
         assert!(commits.release(40..41, |_| true));
-        assert!(commits.commit(0..1, |_| true).is_some());
-        assert!(commits.commit(120..129, |_| true).is_none());
+        assert!(commits.commit(0..1, false, |_| true).is_some());
+        assert!(commits.commit(120..129, false, |_| true).is_none());
         assert_eq!(runs(&commits), [(0, 1), (30, 40), (41, 70)]);
     }
 
     #[test]
     fn what_does_not_go_stays_committed() {
         let mut commits = commits(1, 40 * ONE);
-        commits.commit(3..9, |_| true).unwrap();
+        commits.commit(3..9, false, |_| true).unwrap();
         assert!(!commits.release(3..9, |_| false));
         assert_eq!(commits.committed(), 6 * ONE);
     }
@@ -278,16 +315,40 @@ mod tests {
     #[test]
     fn what_is_not_granted_is_not_counted() {
         let mut commits = commits(1, 40 * ONE);
-        commits.commit(3..5, |_| true).unwrap();
-        assert!(commits.commit(4..9, |_| false).is_none());
+        commits.commit(3..5, false, |_| true).unwrap();
+        assert!(commits.commit(4..9, false, |_| false).is_none());
         assert_eq!(runs(&commits), [(3, 5)]);
         assert_eq!(commits.committed(), 2 * ONE);
     }
 
     #[test]
+    fn what_is_unused_of_a_slice_does_not_count() {
+        let mut commits = commits(1, 2 * ONE);
+        let page = page_size();
+        commits.commit(0..1, false, |_| true).unwrap();
+        assert!(commits.commit(1..3, false, |_| true).is_none());
+        assert!(commits.set_unused(0, (ONE / page - 1) as u8));
+        assert_eq!(commits.committed(), page);
+        commits.commit(1..2, false, |_| true).unwrap();
+        // A slice for a page that has not settled yet goes past the limit for a moment.
+        let settles = commits.commit(2..3, true, |_| true);
+        assert_eq!(settles.is_some(), page < ONE);
+        if settles.is_some() {
+            assert!(!commits.set_unused(2, 0));
+            assert!(commits.set_unused(2, (ONE / page - 1) as u8));
+            assert_eq!(commits.committed(), ONE + 2 * page);
+            assert!(commits.release(2..3, |_| true));
+        }
+        // Who commits it again uses all of it.
+        commits.set_unused(1, 1);
+        commits.commit(1..2, false, |_| true).unwrap();
+        assert_eq!(commits.committed(), ONE + page);
+    }
+
+    #[test]
     fn a_block_counts_from_its_first_slice_to_its_last() {
         let mut commits = commits(3, 2 * BLOCK as u64);
-        commits.commit(5..7, |_| true).unwrap();
+        commits.commit(5..7, false, |_| true).unwrap();
         let mut widened = Vec::new();
         assert!(commits.count_blocks(|run| {
             widened.push((run.start, run.end));
@@ -295,12 +356,12 @@ mod tests {
         }));
         assert_eq!(widened, [(0, 32)]);
         assert_eq!(commits.committed(), BLOCK as u64);
-        assert_eq!(commits.commit(20..30, |_| true).unwrap().bytes, 0);
+        assert_eq!(commits.commit(20..30, false, |_| true).unwrap().bytes, 0);
         assert_eq!(
-            commits.commit(30..33, |_| true).unwrap().bytes,
+            commits.commit(30..33, false, |_| true).unwrap().bytes,
             BLOCK as u64
         );
-        assert!(commits.commit(64..65, |_| true).is_none());
+        assert!(commits.commit(64..65, false, |_| true).is_none());
         let mut gone = Vec::new();
         let mut forget = |run: Range<usize>| {
             gone.push((run.start, run.end));
@@ -315,8 +376,8 @@ mod tests {
     #[test]
     fn blocks_are_not_counted_where_they_would_pass_the_limit() {
         let mut commits = commits(3, BLOCK as u64);
-        commits.commit(0..1, |_| true).unwrap();
-        commits.commit(40..41, |_| true).unwrap();
+        commits.commit(0..1, false, |_| true).unwrap();
+        commits.commit(40..41, false, |_| true).unwrap();
         assert!(!commits.count_blocks(|_| true));
         assert_eq!(commits.committed(), 2 * ONE);
         assert!(!commits.counts_blocks());
@@ -345,7 +406,7 @@ mod tests {
                 if random.below(2) == 0 {
                     after[start..end].fill(true);
                     let fits = weigh(&after) <= 150 * ONE;
-                    assert_eq!(commits.commit(start..end, |_| true).is_some(), fits);
+                    assert_eq!(commits.commit(start..end, false, |_| true).is_some(), fits);
                     if fits {
                         oracle = after;
                     }
@@ -374,7 +435,7 @@ mod tests {
                         let mut guard = commits.lock().unwrap();
                         if random.below(3) == 0 {
                             assert!(guard.release(run, |_| true));
-                        } else if guard.commit(run, |_| true).is_none() {
+                        } else if guard.commit(run, false, |_| true).is_none() {
                             refused.fetch_add(1, Relaxed);
                         }
                         highest.fetch_max(guard.committed(), Relaxed);

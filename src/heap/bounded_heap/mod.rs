@@ -30,6 +30,7 @@ use crate::bytes::Exact;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::host::host;
+use crate::mimalloc::ffi::Page;
 use crate::mimalloc::ffi::{ARENA_UNIT, IS_64_BIT};
 use crate::mimalloc::{ffi, gate};
 use crate::process::end_now;
@@ -37,12 +38,13 @@ use crate::system_memory::{address_limit, leak_check_addresses};
 use crate::threads::thread_state::{state, thread_id};
 use commits::{BLOCK, Bits, Commits, SLICE};
 use promises::Promises;
-use pyhost_os::mapping::Mapping;
+use pyhost_os::mapping::{Mapping, page_size};
 use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a huge page, by which a region with `--region huge-pages` is counted.
@@ -56,11 +58,16 @@ pub const LEAST: u64 = 8 << 20;
 const ARENA: usize = if IS_64_BIT { ARENA_UNIT << 8 } else { 1 << 30 };
 /// Bytes of the longest range. mimalloc has room for 160 arenas (`MI_MAX_ARENAS`).
 const MOST: u64 = ARENA as u64 * if IS_64_BIT { 150 } else { 1 };
-/// Bytes of the shortest range.
-const LEAST_RANGE: u64 = 128 << 20;
+/// Bytes of the shortest range, and how many times the size it is. mimalloc keeps runs of 32 MiB apart for pages of one slice, of 8 and
+/// of 64; with 32 bits runs of 8 MiB.
+const LEAST_RANGE: u64 = if IS_64_BIT { 256 << 20 } else { 128 << 20 };
+const TIMES: u64 = if IS_64_BIT { 8 } else { 4 };
 
 /// Bytes that must be left for a thread to get its part of a heap: a page of mimalloc's own blocks.
 const THREAD_ROOM: u64 = 2 * SLICE as u64;
+
+/// Bytes of addresses that must be free for a new thread, which takes some runs of 512 KiB for its pages.
+const THREAD_ADDRESSES: usize = 8 << 20;
 
 pyhost_os::state! {
     /// The region: its addresses, its size, and what is committed.
@@ -72,6 +79,8 @@ pyhost_os::state! {
         /// The region's size: what may be committed.
         size: AtomicU64 = AtomicU64::new(0),
         commits: Mutex<Option<Commits>> = Mutex::new(None),
+        /// The table of what is unused of each slice; null without a region.
+        unused: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut()),
         /// Taken after [`BoundedHeap::commits`], and only with it.
         promises: Mutex<Promises> = Mutex::new(Promises::none()),
         /// The region was full, and has not had room since.
@@ -118,8 +127,8 @@ fn locked() -> MutexGuard<'static, Option<Commits>> {
 /// of blocks has runs of addresses of its own, of which only a part is committed.
 fn range_for(size: u64) -> Option<usize> {
     let range = match size {
-        ..=0x4000_0000 => (size * 4).max(LEAST_RANGE),
-        _ => size.checked_mul(2)?.max(4 << 30),
+        ..=0x4000_0000 => (size * TIMES).max(LEAST_RANGE),
+        _ => size.checked_mul(2)?.max(TIMES << 30),
     };
     let range = range.min(MOST);
     let range = usize::try_from(range).ok().filter(|_| size < range)?;
@@ -133,7 +142,8 @@ pub(crate) fn reserve(size: u64) -> bool {
         return false;
     };
     let words = range / BLOCK;
-    let table_bytes = (words * size_of::<Bits>()).next_multiple_of(SLICE);
+    let slices = range / SLICE;
+    let table_bytes = (words * size_of::<Bits>() + slices).next_multiple_of(SLICE);
     let Some(total) = range.checked_add(table_bytes + BLOCK) else {
         return false;
     };
@@ -144,15 +154,18 @@ pub(crate) fn reserve(size: u64) -> bool {
     let start = memory.start().as_ptr();
     let base: *mut c_void = start.wrapping_add(start.align_offset(BLOCK)).cast();
     // SAFETY: the last part becomes a table of zeros that nobody else has, and stays.
-    let table = unsafe {
+    let (table, unused) = unsafe {
         let table = base.add(range);
         if libc::mprotect(table, table_bytes, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             return false;
         }
-        std::slice::from_raw_parts_mut(table.cast::<Bits>(), words)
+        let unused = table.add(words * size_of::<Bits>()).cast::<AtomicU8>();
+        STATE.unused.store(unused, Relaxed);
+        let table = std::slice::from_raw_parts_mut(table.cast::<Bits>(), words);
+        (table, std::slice::from_raw_parts(unused, slices))
     };
     memory.leak();
-    *locked() = Some(Commits::new(table, size));
+    *locked() = Some(Commits::new(table, unused, size));
     STATE.base.store(base.addr(), Relaxed);
     STATE.range.store(range, Relaxed);
     STATE.size.store(size, Relaxed);
@@ -271,6 +284,14 @@ pub fn promise() -> Option<Promise> {
     })
 }
 
+/// What is kept for threads if so many bytes of slices are promised: of each a part is used.
+fn for_threads(commits: &Commits, bytes: u64) -> u64 {
+    match counts_parts(commits) {
+        true => bytes / 2,
+        false => bytes,
+    }
+}
+
 fn keep_room() -> Option<Promise> {
     // A forked child finds the locks free, since the gate is closed while the process forks.
     let _inside = gate::enter(state().slot(), thread_id());
@@ -280,10 +301,13 @@ fn keep_room() -> Option<Promise> {
     promises.settle();
     let need = match commits.counts_blocks() {
         true => 2 * BLOCK as u64,
-        false => THREAD_NEED,
+        false => for_threads(commits, THREAD_NEED),
     };
+    let others = for_threads(commits, promises.of_others());
     let room = STATE.size.load(Relaxed).saturating_sub(commits.committed());
-    (room >= need + promises.of_others()).then(|| promises.keep())
+    let (addresses, _) = ffi::count_bytes();
+    let has_addresses = addresses + THREAD_ADDRESSES <= STATE.range.load(Relaxed);
+    (room >= need + others && has_addresses).then(|| promises.keep())
 }
 
 /// Takes back what was kept for a thread that the calling one could not make.
@@ -373,18 +397,68 @@ fn forget(slices: Range<usize>) -> bool {
     true
 }
 
-/// Commits a run of addresses; None if it is refused, else whether all of it is zero.
-fn commit(slices: Range<usize>) -> Option<bool> {
+/// Whether what a page has not made blocks of counts as free: not if the system counts all of it, and not if slices
+/// are used again without [`on_commit`].
+fn counts_parts(commits: &Commits) -> bool {
+    !STATE.locked.load(Relaxed)
+        && !commits.counts_blocks()
+        && ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) == 0
+}
+
+/// Counts what the page of a new block uses. mimalloc makes the blocks of a page a few KiB at a time, from its start on, and touches
+/// nothing behind them. Returns false if the region has no room for that: the block must be given back. Inside the gate.
+pub(crate) fn settle(page: &Page) -> bool {
+    let Some(slices) = slices_of(page.page_start.addr(), 1).filter(|_| page.bytes() <= SLICE)
+    else {
+        return true;
+    };
+    let made = page.block_size * usize::from(page.capacity.get());
+    let offset = page.page_start.addr() % SLICE;
+    let used = (offset + made).div_ceil(page_size() as usize);
+    let unused = (SLICE / page_size() as usize).saturating_sub(used) as u8;
+    // SAFETY: the table has a byte for each slice of the region.
+    let known = unsafe { &*STATE.unused.load(Relaxed).add(slices.start) };
+    if known.load(Relaxed) == unused {
+        return true;
+    }
+    let mut guard = locked();
+    let Some(commits) = guard.as_mut() else {
+        return true;
+    };
+    if !counts_parts(commits) {
+        return true;
+    }
+    let others = promises().of_others();
+    commits.keep(for_threads(commits, others));
+    let fits = commits.set_unused(slices.start, unused);
+    publish(commits);
+    if !fits {
+        STATE.refused.fetch_add(1, Relaxed);
+    }
+    fits
+}
+
+/// Copies the sum for reports.
+fn publish(commits: &Commits) {
+    let committed = commits.committed();
+    STATE.committed.store(committed, Relaxed);
+    STATE
+        .peak
+        .fetch_max(committed.min(STATE.size.load(Relaxed)), Relaxed);
+}
+
+/// Commits a run of addresses; None if it is refused, else whether all of it is zero. `settles` is for [`Commits::commit`].
+fn commit(slices: Range<usize>, settles: bool) -> Option<bool> {
     let mut guard = locked();
     let commits = guard.as_mut()?;
     let mut promises = promises();
-    commits.keep(promises.of_others());
-    let added = commits.commit(slices, grant);
+    commits.keep(for_threads(commits, promises.of_others()));
+    let settles = settles && slices.len() == 1 && counts_parts(commits);
+    let added = commits.commit(slices, settles, grant);
     promises.use_up(added.map_or(0, |added| added.bytes));
     drop(promises);
-    let (committed, whole) = (commits.committed(), commits.counts_blocks());
-    STATE.committed.store(committed, Relaxed);
-    STATE.peak.fetch_max(committed, Relaxed);
+    let whole = commits.counts_blocks();
+    publish(commits);
     drop(guard);
     if added.is_none() {
         STATE.refused.fetch_add(1, Relaxed);
@@ -402,7 +476,7 @@ fn release(slices: Range<usize>) -> bool {
     let gone = commits.release(slices, forget);
     STATE.committed.store(commits.committed(), Relaxed);
     let size = STATE.size.load(Relaxed);
-    let kept = promises().of_others();
+    let kept = for_threads(commits, promises().of_others());
     if commits.committed() + kept + (size / 16).max(1 << 20) < size {
         STATE.was_full.store(false, Relaxed);
     }
@@ -425,7 +499,7 @@ unsafe extern "C" fn on_commit(
     }
     // SAFETY: null, or mimalloc's variable for the answer.
     let answer = unsafe { is_zero.as_mut() };
-    let committed = commit(slices);
+    let committed = commit(slices, true);
     if let (Some(zero), Some(answer)) = (committed, answer) {
         *answer = zero;
     }
@@ -443,7 +517,7 @@ unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_
     if access == libc::PROT_READ | libc::PROT_WRITE
         && let Some(slices) = slices_of(start.addr(), size)
     {
-        if commit(slices).is_some() {
+        if commit(slices, false).is_some() {
             return 0;
         }
         Errno(libc::ENOMEM).set();
@@ -465,11 +539,11 @@ mod tests {
     #[test]
     fn the_range_is_several_times_the_size_and_whole_arenas() {
         for (size, range) in [
-            (8 << 20, Some(128 << 20)),
-            (24 << 20, Some(128 << 20)),
-            (33 << 20, Some(160 << 20)),
-            (1 << 30, Some(4 << 30)),
-            ((1 << 30) + 1, Some(4 << 30)),
+            (8 << 20, Some(256 << 20)),
+            (24 << 20, Some(256 << 20)),
+            (33 << 20, Some(288 << 20)),
+            (1 << 30, Some(8 << 30)),
+            ((1 << 30) + 1, Some(8 << 30)),
             (16 << 30, Some(32 << 30)),
             (1 << 40, Some(1200 << 30)),
             (1 << 41, None),

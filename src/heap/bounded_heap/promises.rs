@@ -1,7 +1,7 @@
 //! Room of the region for threads that start: kept from the moment that a thread is made until it has
 //! committed its first pages.
 //!
-//! A thread of Python needs about half a mebibyte for its first steps, a slice for each size of its blocks.
+//! A thread of Python needs a page for each size of the blocks of its first steps. If whole slices count, that is half a mebibyte.
 //! If it gets none, CPython cannot report it: `threading.Thread.start()` waits forever for a thread that has
 //! ended. So a thread is not created without the room (`EAGAIN`, for which CPython raises RuntimeError), and
 //! other threads do not get the room that was kept for it.
@@ -13,7 +13,8 @@
 use super::commits::SLICE;
 use std::cell::Cell;
 
-/// Bytes kept for a thread. A thread that does nothing took 9 slices of 64 KiB, on 3.9 to 3.13.
+/// Slices' worth kept for a thread. A thread that does nothing took 9 slices of 64 KiB, on 3.9 to 3.13. Only a part of them counts if
+/// what is unused does not: see [`super::keep_room`].
 pub const NEED: u64 = 16 * SLICE as u64;
 
 /// Bytes that first steps need, and bytes after which most of them are done.

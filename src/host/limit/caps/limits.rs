@@ -82,6 +82,8 @@ pyhost_os::state! {
         fixed: [[AtomicU64; 2]; Scope::COUNT] = [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT],
         /// The largest total that the charges of a control group allow.
         followed: AtomicU64 = AtomicU64::new(u64::MAX),
+        /// The most of it that is its reserve.
+        followed_reserve: AtomicU64 = AtomicU64::new(u64::MAX),
         /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
         stacks: AtomicI64 = AtomicI64::new(0),
         stacks_seen: AtomicI64 = AtomicI64::new(0),
@@ -169,11 +171,17 @@ fn combine(scope: Scope) {
     }
     if scope == Scope::Total && followed != u64::MAX {
         cap = cap.min(followed);
-        let reserve = reserve(scope, followed) + for_unwinding();
+        let own = STATE.followed_reserve.load(Relaxed);
+        let reserve = reserve(scope, followed).min(own) + for_unwinding();
         hold = hold.min(followed.saturating_sub(reserve));
     }
     let ceiling = (hold != u64::MAX).then_some(cap);
     LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
+}
+
+/// Whether what is followed is the total's ceiling: no cap and no limit is lower.
+pub(super) fn is_followed() -> bool {
+    LEDGER.cap(Scope::Total) == Some(STATE.followed.load(Relaxed))
 }
 
 /// Bytes that an error needs beside the usual reserve when it leaves all calls on the data stacks. Since
@@ -205,6 +213,16 @@ pub(super) fn follow(cap: u64) {
     if before != u64::MAX && cap.saturating_add(reserve(Scope::Total, cap) / 2) < before {
         running::of(Scope::Total).end();
     }
+}
+
+/// Keeps `bytes` of what is followed for the reserve, at most.
+pub(super) fn set_followed_reserve(bytes: u64) {
+    STATE.followed_reserve.store(bytes, Relaxed);
+}
+
+/// The most of what is followed that is its reserve.
+pub(super) fn followed_reserve() -> u64 {
+    STATE.followed_reserve.load(Relaxed)
 }
 
 /// Lets the total's cap be `bytes` at most, from here on.

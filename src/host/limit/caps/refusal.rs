@@ -4,6 +4,7 @@
 
 use super::{limits, watch};
 use crate::bytes::Bytes;
+use crate::heap;
 use crate::ledger::{Account, LEDGER, Scope};
 use pyhost_os::cell::Latest;
 use std::fmt;
@@ -206,9 +207,12 @@ pub(super) fn record_region(
 /// A refusal of this moment, without a traceback.
 fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> Refusal {
     let limit = limits::binding(scope);
-    let cap = match &limit {
-        Some(limit) => limit.base.saturating_add(limit.bytes),
-        None => LEDGER.cap(scope).unwrap_or(0),
+    let region =
+        heap::bounded_heap::size().filter(|_| scope == Scope::Total && limits::is_followed());
+    let cap = match (&limit, region) {
+        (Some(limit), _) => limit.base.saturating_add(limit.bytes),
+        (None, Some(size)) => size,
+        (None, None) => LEDGER.cap(scope).unwrap_or(0),
     };
     Refusal {
         number,
@@ -218,9 +222,9 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         cap,
         live: limits::live(scope),
         how,
+        is_region: region.is_some() && limit.is_none(),
         limit,
         group: watch::held().filter(|_| scope == Scope::Total && limit.is_none()),
-        is_region: false,
         trace: [0; TRACE],
         trace_length: 0,
     }

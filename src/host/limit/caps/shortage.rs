@@ -35,11 +35,12 @@
 //! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
 
 use super::external;
+use super::limits;
 use super::python::{Python, Role, Told, python};
 use super::refusal::{self, How, Refusal};
 use super::running::{self, Shortage};
 use crate::cpython::frames::CodePlace;
-use crate::heap::{Request, attend_to_caps};
+use crate::heap::{Request, attend_to_caps, bounded_heap};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -409,6 +410,7 @@ impl Case<'_> {
         }
         let taken = self.slot.live() - part.base.get();
         match part.state.get() {
+            Stage::New if self.is_starting() => false,
             Stage::New | Stage::Told if !self.is_due(part, python) => false,
             Stage::New | Stage::Told => match self.place(python) {
                 CodePlace::Serving => false,
@@ -440,6 +442,14 @@ impl Case<'_> {
                 false
             }
         }
+    }
+
+    /// Whether the thread is in its first steps, which take pages of a region: its creator waits for a sign of it, and would wait for
+    /// ever after an error.
+    fn is_starting(&self) -> bool {
+        limits::is_followed()
+            && bounded_heap::size().is_some()
+            && self.slot.live_of_owner() < FIRST_STEPS
     }
 
     /// Whether an error for code at `place` waits until half of the reserve is gone.

@@ -8,11 +8,18 @@ use crate::error::Error;
 use crate::ledger::{Scope, Slot};
 use crate::process::{self, cgroup};
 
-/// Sets the caps and soft caps of `settings`. `slot` is the calling thread's.
+/// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. `slot` is the calling thread's.
 ///
 /// # Errors
 /// A cap is below what Python itself has live at its start, and its reserve.
 pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
+    let is_auto = settings
+        .hard
+        .of(Scope::Total)
+        .is_some_and(|rule| rule.size == CapSize::Auto);
+    if !is_auto {
+        watch::start_region();
+    }
     if settings.hard.0.is_empty() && settings.soft.0.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `--cap auto`: the total's cap follows what the kernel charges.
+//! The total's cap follows what the kernel charges (`--cap auto`), or what is committed of a region (`--region`).
 //!
 //! A control group's limit is held against more than the ledger knows of: what the heaps keep,
 //! stacks, shared memory, maps that libraries make themselves, other processes. So the cap moves:
@@ -6,18 +6,22 @@
 //! never touched is not charged yet and soon may be. So the cap is also at most the limit less the bytes that this
 //! process had beside the ledger at its start.
 //!
+//! A region is committed by pages, and each size of blocks has pages of its own: its cap is its size less what is committed and not
+//! live.
+//!
 //! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
 //! microseconds), as often as growth or time demands.
 
 use super::{limits, zone};
 use crate::bytes::Bytes;
+use crate::heap::bounded_heap;
 use crate::ledger::{CARD, LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::clock;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// Left free below the limit: what the kernel's own counting lags by.
 const MARGIN: u64 = 1 << 20;
@@ -29,6 +33,9 @@ const STEP: i64 = 16;
 const SPEED: i64 = 16 << 10;
 /// The least and the most of that time, in microseconds.
 const INTERVAL: (i64, i64) = (500, 100_000);
+/// The least and the most of a region that is its reserve, and that is kept back for pages of small requests and of new threads.
+const REGION_RESERVE: (u64, u64) = (1 << 20, 4 << 20);
+const REGION_MARGIN: (u64, u64) = (768 << 10, 1 << 20);
 /// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
 
@@ -74,9 +81,15 @@ struct Reading {
 }
 
 pyhost_os::state! {
-    /// What the process's group leaves, and when to look again.
+    /// What the process's group or the region leaves, and when to look again.
     static STATE: LimitWatch {
         charges: OnceLock<Charges> = OnceLock::new(),
+        /// Bytes of the region that are kept back for the pages of small requests, if it is followed.
+        region_margin: OnceLock<u64> = OnceLock::new(),
+        /// What was committed of the region when its cap was last computed, and how much of it no block can have: the least since
+        /// the region was nearly full. What is freed then is used again, though its pages stay.
+        committed: AtomicU64 = AtomicU64::new(0),
+        slack: AtomicU64 = AtomicU64::new(0),
         /// A thread is reading.
         busy: AtomicBool = AtomicBool::new(false),
         /// When to read again: total bytes published, and microseconds of the clock.
@@ -107,9 +120,41 @@ pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
     read(true, |_, _| ());
 }
 
-/// Whether the cap follows the charges.
+/// Makes the total's cap follow what is committed of the region, if there is one.
+pub(super) fn start_region() {
+    let Some(figures) = bounded_heap::figures() else {
+        return;
+    };
+    let left = figures.size - figures.committed;
+    let part =
+        |part: u64, (least, most): (u64, u64)| (left / part).clamp(least, most).min(left / 4);
+    limits::set_followed_reserve(part(10, REGION_RESERVE));
+    let _ = STATE.region_margin.set(part(24, REGION_MARGIN));
+    crate::heap::attend_to_caps(true);
+    read_region(true);
+}
+
+/// Computes the cap anew if more of the region is committed than before, or `force`.
+fn read_region(force: bool) {
+    let (Some(margin), Some(figures)) = (STATE.region_margin.get(), bounded_heap::figures()) else {
+        return;
+    };
+    let before = STATE.committed.swap(figures.committed, Relaxed);
+    if force || before != figures.committed {
+        let live = LEDGER.bound(Scope::Total).max(0) as u64;
+        let slack = figures.committed.saturating_sub(live);
+        let left = figures.size.saturating_sub(figures.committed);
+        let is_near = left < margin + limits::followed_reserve();
+        let least = STATE.slack.load(Relaxed);
+        let slack = if is_near { slack.min(least) } else { slack };
+        STATE.slack.store(slack, Relaxed);
+        limits::follow(figures.size.saturating_sub(*margin + slack));
+    }
+}
+
+/// Whether the cap follows the charges, or a region.
 pub(super) fn is_on() -> bool {
-    STATE.charges.get().is_some()
+    STATE.charges.get().is_some() || STATE.region_margin.get().is_some()
 }
 
 /// Whether so little is left that no thread should have a window.
@@ -130,6 +175,7 @@ fn microseconds() -> i64 {
 /// Reads the charges anew when growth or time demands it, or `force`. If they were read, `look` gets the limit and the
 /// bytes left of it, before another thread reads.
 pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
+    read_region(force);
     let Some(charges) = STATE.charges.get() else {
         return;
     };

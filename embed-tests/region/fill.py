@@ -1,0 +1,91 @@
+"""Fills a region: fill.py KIND THREADS. Prints what is committed and live at its start, and "alive" at its end."""
+
+import array
+import ctypes
+import sqlite3
+import sys
+import threading
+
+import pyhost
+
+KINDS = {}
+
+
+def kind(fill):
+    KINDS[fill.__name__] = fill
+    return fill
+
+
+@kind
+def lists(kept):
+    kept.append([None] * 400)
+
+
+@kind
+def dicts(kept):
+    kept.append({number: None for number in range(20)})
+
+
+@kind
+def byte_strings(kept):
+    kept.append(bytes(3000))
+
+
+@kind
+def arrays(kept):
+    kept.append(array.array("d", bytes(8 * 2000)))
+
+
+@kind
+def malloc(kept, libc=ctypes.CDLL(None)):
+    libc.malloc.restype = ctypes.c_void_p
+    block = libc.malloc(5000)
+    if not block:
+        raise MemoryError
+    ctypes.memset(block, 1, 5000)
+    kept.append(block)
+
+
+@kind
+def sqlite(kept, table=[]):
+    if not table:
+        table.append(sqlite3.connect(":memory:", check_same_thread=False))
+        table[0].execute("create table t(x)")
+    try:
+        table[0].execute("insert into t values (?)", ("x" * 3000,))
+    except sqlite3.OperationalError as error:
+        raise MemoryError from error
+
+
+@kind
+def mixed(kept, kinds=(lists, dicts, byte_strings, arrays)):
+    kinds[len(kept) % len(kinds)](kept)
+
+
+def work(fill, is_full):
+    kept = []
+    try:
+        while not is_full.is_set():
+            fill(kept)
+    except MemoryError:
+        is_full.set()
+
+
+def main(name, threads):
+    stats = pyhost.memory_stats()
+    print(stats["region"]["committed_bytes"], stats["total"]["live_bytes"], flush=True)
+    is_full = threading.Event()
+    if threads == 1:
+        work(KINDS[name], is_full)
+    else:
+        started = [threading.Thread(target=work, args=(KINDS[name], is_full)) for _ in range(threads)]
+        for thread in started:
+            thread.start()
+        for thread in started:
+            thread.join()
+    kept = [bytes(1000) for _ in range(100)]
+    print("alive", len(kept))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
