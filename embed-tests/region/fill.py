@@ -46,13 +46,14 @@ def malloc(kept, libc=ctypes.CDLL(None)):
     kept.append(block)
 
 
+database = sqlite3.connect(":memory:", check_same_thread=False)
+database.execute("create table t(x)")
+
+
 @kind
-def sqlite(kept, table=[]):
-    if not table:
-        table.append(sqlite3.connect(":memory:", check_same_thread=False))
-        table[0].execute("create table t(x)")
+def sqlite(kept):
     try:
-        table[0].execute("insert into t values (?)", ("x" * 3000,))
+        database.execute("insert into t values (?)", ("x" * 3000,))
     except sqlite3.OperationalError as error:
         raise MemoryError from error
 

@@ -15,7 +15,7 @@ use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode};
 use crate::limit::caps::{self, cap_errors};
-use crate::limit::device;
+use crate::limit::region;
 use crate::observe::endings;
 use crate::observe::lines;
 use crate::observe::live;
@@ -100,7 +100,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
         notice(format_args!("{line}"));
     }
     let native = native::choose(options.malloc, options.region.size.is_some());
-    device::start(&options.region, native)?;
+    region::start(&options.region, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
     let kept = live::start(

@@ -2,7 +2,7 @@
 //!
 //! Two policies:
 //!
-//! *Windowed* (`raw`, `arena`, `numpy`, `native`; `mem` and `obj` once several GILs run): a cell
+//! *Windowed* (all but `mem` and `obj`, and these once several GILs run; `arena` and `mapped` with a window of 0): a cell
 //! publishes a bound half a window above its live bytes and may move freely within the window
 //! below it. The account's `bound` is the sum of what its cells published, so it is never below
 //! the sum of their live bytes; the peak is the highest value that the bound ever had.

@@ -70,7 +70,7 @@ impl Cell {
 pub struct Slot {
     /// 1 while a thread owns the slot.
     pub(super) claimed: AtomicU32,
-    /// How deep the owner is inside the heap's slow paths; see `heap::gate`.
+    /// How deep the owner is inside the heap's slow paths; see `heap::mimalloc::gate`.
     pub busy: AtomicU32,
     pub(super) cells: [Cell; ACCOUNTS],
     /// The live bytes of the slot when its owner claimed it: what threads before it left.

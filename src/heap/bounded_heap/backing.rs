@@ -28,6 +28,10 @@ pub fn lock() -> Result<(), RegionError> {
     let mut guard = locked();
     let commits = guard.as_mut().ok_or(RegionError::NoRegion)?;
     commits.use_all(0..commits.slices());
+    super::publish(commits);
+    if !commits.has_room(0) {
+        return Err(RegionError::TooSmall);
+    }
     let whole = 0..(size as usize).div_ceil(SLICE).min(commits.slices());
     let (start, bytes) = memory(&whole);
     let refused = |Errno(error)| RegionError::System(error);

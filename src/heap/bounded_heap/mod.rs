@@ -405,37 +405,60 @@ fn counts_parts(commits: &Commits) -> bool {
         && ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) == 0
 }
 
+/// The entry of a page's slice in the table of what is unused; `None` if the page takes more than a slice.
+fn entry(page: &Page) -> Option<(usize, &'static AtomicU8)> {
+    let slices = slices_of(page.page_start.addr(), 1).filter(|_| page.bytes() <= SLICE)?;
+    // SAFETY: the table has a byte for each slice of the region.
+    let entry = unsafe { &*STATE.unused.load(Relaxed).add(slices.start) };
+    Some((slices.start, entry))
+}
+
+/// What is unused of a page's slice as it was noted last, for [`take_back`].
+pub(crate) fn unused(page: &Page) -> u8 {
+    entry(page).map_or(0, |(_, entry)| entry.load(Relaxed))
+}
+
 /// Counts what the page of a new block uses. mimalloc makes the blocks of a page a few KiB at a time, from its start on, and touches
 /// nothing behind them. Returns false if the region has no room for that: the block must be given back. Inside the gate.
 pub(crate) fn settle(page: &Page) -> bool {
-    let Some(slices) = slices_of(page.page_start.addr(), 1).filter(|_| page.bytes() <= SLICE)
-    else {
-        return true;
+    let Some((slice, entry)) = entry(page) else {
+        return is_within();
     };
     let made = page.block_size * usize::from(page.capacity.get());
     let offset = page.page_start.addr() % SLICE;
     let used = (offset + made).div_ceil(page_size() as usize);
     let unused = (SLICE / page_size() as usize).saturating_sub(used) as u8;
-    // SAFETY: the table has a byte for each slice of the region.
-    let known = unsafe { &*STATE.unused.load(Relaxed).add(slices.start) };
-    if known.load(Relaxed) == unused {
-        return true;
+    let before = entry.load(Relaxed);
+    before == unused || note(slice, unused) || unused > before
+}
+
+/// Notes again what was unused of a page's slice: its new blocks are gone.
+#[cold]
+pub(crate) fn take_back(page: &Page, unused: u8) {
+    if let Some((slice, _)) = entry(page) {
+        note(slice, unused);
     }
+}
+
+/// Notes what is unused of a slice; false if the sum passes the size.
+fn note(slice: usize, unused: u8) -> bool {
     let mut guard = locked();
-    let Some(commits) = guard.as_mut() else {
+    let Some(commits) = guard.as_mut().filter(|commits| counts_parts(commits)) else {
         return true;
     };
-    if !counts_parts(commits) {
-        return true;
-    }
     let others = promises().of_others();
     commits.keep(for_threads(commits, others));
-    let fits = commits.set_unused(slices.start, unused);
+    let fits = commits.set_unused(slice, unused);
     publish(commits);
     if !fits {
         STATE.refused.fetch_add(1, Relaxed);
     }
     fits
+}
+
+/// Whether what is committed is within the size: a commit for a page that settles may pass it.
+pub(crate) fn is_within() -> bool {
+    STATE.committed.load(Relaxed) <= STATE.size.load(Relaxed)
 }
 
 /// Copies the sum for reports.

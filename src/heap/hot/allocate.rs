@@ -179,9 +179,17 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
 unsafe fn settle_in_region(block: *mut u8) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        let fits = live_page(block).is_none_or(bounded_heap::settle);
+        let Some(page) = live_page(block) else {
+            return true;
+        };
+        let unused = bounded_heap::unused(page);
+        let fits = bounded_heap::settle(page);
         if !fits {
-            ffi::mi_free(block.cast());
+            // Else the inlined path would give out the blocks that were made with this one.
+            match ffi::pyhost_take_back((&raw const *page).cast_mut(), block.cast()) {
+                true => bounded_heap::take_back(page, unused),
+                false => ffi::mi_free(block.cast()),
+            }
         }
         fits
     }

@@ -72,7 +72,7 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
         let account = page.account();
         check_live(page, pointer, account);
         let emptied = page.emptied_by_a_free();
-        if emptied > 0 {
+        if emptied.bytes > 0 {
             double_free::remember_emptied(page);
         }
         release_block(account, pointer, page.block_size, caller);

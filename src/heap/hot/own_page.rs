@@ -213,11 +213,9 @@ unsafe fn retire(page: *mut Page) {
     let inside = gate::enter(state().slot(), thread_id());
     // SAFETY: the caller's promise.
     unsafe {
-        let bytes = (*page).freed_when_empty();
-        if bytes > 0 {
-            double_free::remember_emptied(&*page);
-        }
+        double_free::remember_emptied(&*page);
+        let emptied = (*page).emptied();
         ffi::_mi_page_retire(page);
-        retention::came_free(bytes, &inside);
+        retention::came_free(emptied, &inside);
     }
 }

@@ -37,7 +37,8 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
             return reallocate_guarded::<A, BOOK>(pointer, size);
         };
         let same_heap = || {
-            page.heap == HEAPS.own[A].load(Relaxed) || page.heap == HEAPS.sampled[A].load(Relaxed)
+            page.heap == HEAPS.own[A].load(Relaxed)
+                || (!page.heap.is_null() && page.heap == HEAPS.sampled[A].load(Relaxed))
         };
         if A == NATIVE
             && same_heap()
@@ -52,7 +53,7 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
         }
-        if same_heap() && resize::is_alone(page, pointer) {
+        if same_heap() && resize::is_alone(page, pointer) && !guards::are_on() {
             let page = (&raw const *page).cast_mut();
             if resize::resize::<BOOK>(Account::ALL[A], page, size) {
                 return Reallocated::Block(pointer);

@@ -5,11 +5,12 @@
 
 #![allow(unsafe_code)]
 
-use super::booking;
+use super::{booking, peak_watch};
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
 use crate::mimalloc::gate;
-use crate::mimalloc::pages::{SLICE, live_page};
+use crate::mimalloc::pages::{Emptied, SLICE, live_page};
+use crate::sizes::big_blocks;
 use crate::system_memory::{address_limit, retention};
 use crate::threads::thread_state::{state, thread_id};
 use crate::{bounded_heap, sampling};
@@ -35,12 +36,17 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
     if size <= ffi::LARGE_SIZE_MAX || size > isize::MAX as usize || booking::is_beyond_all(size) {
         return false;
     }
+    // SAFETY: the caller's promise.
+    let before = unsafe { (*page).block_size };
+    if BOOK && size < before && before >= big_blocks::BIG {
+        peak_watch::before_big_free();
+    }
     let state = state();
     let slot = state.slot();
     let inside = gate::enter(slot, thread_id());
     // SAFETY: the caller's promise, inside the gate.
     unsafe {
-        let (block, before, heap) = ((*page).page_start, (*page).block_size, (*page).heap);
+        let (block, heap) = ((*page).page_start, (*page).heap);
         if BOOK && !sampling::may_stay(state, account, heap, size) {
             return false;
         }
@@ -50,8 +56,12 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
             if !ffi::pyhost_shorten_page(page, after, true) {
                 return false;
             }
-            retention::came_free(before - after, &inside);
+            let (bytes, is_kept) = (before - after, false);
+            retention::came_free(Emptied { bytes, is_kept }, &inside);
         } else if !ffi::pyhost_extend_page(page, after) {
+            return false;
+        } else if bounded_heap::size().is_some() && !bounded_heap::is_within() {
+            ffi::pyhost_shorten_page(page, before, true);
             return false;
         }
         if !BOOK {
@@ -83,10 +93,12 @@ pub unsafe fn allocate_with_room(theap: *mut Theap, size: usize, usable: &mut us
         let block = ffi::_mi_theap_malloc_zero(theap, 2 * size, false, usable).cast();
         if let Some(page) = live_page(block) {
             let page = (&raw const *page).cast_mut();
-            if is_alone(&*page, block) {
-                ffi::pyhost_shorten_page(page, size.next_multiple_of(SLICE), false);
-                *usable = (*page).block_size;
+            let bytes = size.next_multiple_of(SLICE);
+            if !is_alone(&*page, block) || !ffi::pyhost_shorten_page(page, bytes, false) {
+                ffi::mi_free(block.cast());
+                return null_mut();
             }
+            *usable = (*page).block_size;
         }
         block
     }

@@ -242,13 +242,40 @@ bool pyhost_shorten_page(mi_page_t* page, size_t size, bool was_used) {
   place_t place;
   if (!find_place(page, &place)) return false;
   const size_t slices = mi_slice_count_of_size(size);
-  if (slices >= place.slices) return false;
+  if (slices > place.slices || size > page->block_size) return false;
+  if (slices == place.slices) {
+    set_size(page, size, slices);
+    return true;
+  }
   const size_t first = place.first + slices, rest = place.slices - slices;
   mi_memid_t memid = page->memid;
   memid.mem.arena.slice_index = (uint32_t)first;
   memid.mem.arena.slice_count = (uint32_t)rest;
   set_size(page, size, slices);
-  if (was_used) _mi_arenas_free(page->page_start + slices * MI_ARENA_SLICE_SIZE, rest * MI_ARENA_SLICE_SIZE, memid);
-           else mi_bbitmap_setN(place.arena->slices_free, first, rest);
+  if (was_used || !_mi_os_has_overcommit()) {
+    _mi_arenas_free(page->page_start + slices * MI_ARENA_SLICE_SIZE, rest * MI_ARENA_SLICE_SIZE, memid);
+  }
+  else {
+    /* A fresh page whose memory is zero was so as a whole. */
+    if (memid.initially_zero) mi_bitmap_clearN(place.arena->slices_dirty, first, rest);
+    mi_bbitmap_setN(place.arena->slices_free, first, rest);
+  }
+  return true;
+}
+
+/* Takes back the blocks that a page was just extended by, of which `block` is the first, and was given out. Returns whether
+   it did: all of them, up to the last that the page has made, must be in its list, in their order. The page stays, also if it is empty now. For
+   the page's owner, inside the gate. */
+bool pyhost_take_back(mi_page_t* page, void* block) {
+  if (mi_page_thread_id(page) != _mi_thread_id() || page->local_free != NULL) return false;
+  const size_t size = page->block_size, index = (size_t)((uint8_t*)block - page->page_start) / size;
+  size_t next = index + 1;
+  for (mi_block_t* b = page->free; b != NULL; b = (mi_block_t*)b->next, next++) {
+    if (next >= page->capacity || (uint8_t*)b != page->page_start + next * size) return false;
+  }
+  if (next != page->capacity) return false;
+  page->free = NULL;
+  page->capacity = (uint16_t)index;
+  page->used--;
   return true;
 }

@@ -127,6 +127,22 @@ pub fn is_in_page(pointer: *mut u8) -> bool {
     !entry(pointer.addr()).is_null()
 }
 
+/// A page without a live block.
+#[derive(Clone, Copy)]
+pub(crate) struct Emptied {
+    /// Its bytes; 0 if there is none.
+    pub bytes: usize,
+    /// Its owner keeps it for a while, as its only one for blocks of that size (`_mi_page_retire`).
+    pub is_kept: bool,
+}
+
+impl Emptied {
+    const NOTHING: Emptied = Emptied {
+        bytes: 0,
+        is_kept: false,
+    };
+}
+
 impl Page {
     /// The account of the page's heap.
     #[inline]
@@ -155,22 +171,21 @@ impl Page {
         self.block_size * usize::from(self.reserved)
     }
 
-    /// Bytes that become free with the page if the free of one block empties it; else 0. A block lives in it.
-    pub(crate) fn emptied_by_a_free(&self) -> usize {
+    /// What the free of one block empties. A block lives in the page.
+    pub(crate) fn emptied_by_a_free(&self) -> Emptied {
         match self.used.get() <= 1 {
-            true => self.freed_when_empty(),
-            false => 0,
+            true => self.emptied(),
+            false => Emptied::NOTHING,
         }
     }
 
-    /// Bytes that become free when the page is empty: none if it is its owner's only one of that size, which keeps it for a while
-    /// (`_mi_page_retire`).
-    pub(crate) fn freed_when_empty(&self) -> usize {
+    /// The page as one without a live block.
+    pub(crate) fn emptied(&self) -> Emptied {
         let is_own = self.xthread_id.load(Relaxed) & !ffi::FLAGS == thread_id();
-        let is_only = self.next.get().is_null() && self.previous.get().is_null();
-        match is_own && is_only && self.block_size <= ffi::LARGE_SIZE_MAX {
-            true => 0,
-            false => self.bytes(),
+        let is_only = || self.next.get().is_null() && self.previous.get().is_null();
+        Emptied {
+            bytes: self.bytes(),
+            is_kept: is_own && self.block_size <= ffi::LARGE_SIZE_MAX && is_only(),
         }
     }
 

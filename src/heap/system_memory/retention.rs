@@ -6,6 +6,7 @@
 use crate::ledger::{LEDGER, Scope};
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate::{self, Inside};
+use crate::mimalloc::pages::Emptied;
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use crate::threads::thread_state::{state, thread_id};
 use pyhost_os::clock::monotonic_coarse;
@@ -100,17 +101,17 @@ pyhost_os::state! {
 }
 const NEVER: isize = isize::MIN / 2;
 
-/// A page of so many bytes has become empty; none if 0. Now and then gives back what is free, if it is more than a share
+/// A page has become empty, or a block has become shorter. Now and then gives back what is free, if it is more than a share
 /// of what is in use: whether the program goes on or sleeps.
 ///
 /// Of threads that look at a time each may see the other's figures; then more or less is given back.
 #[inline(always)]
-pub(crate) fn came_free(bytes: usize, inside: &Inside) {
+pub(crate) fn came_free(Emptied { bytes, is_kept }: Emptied, inside: &Inside) {
     let bytes = bytes as isize;
     if bytes > 0 {
         STATE.has_empty.store(true, Relaxed);
     }
-    if bytes > 0 && STATE.debt.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
+    if bytes > 0 && !is_kept && STATE.debt.fetch_add(bytes, Relaxed) + bytes >= STEP as isize {
         give_back_what_is_much(inside);
     }
 }

@@ -1,4 +1,4 @@
 //! Caps, and the bounded heap's start.
 
 pub mod caps;
-pub mod device;
+pub mod region;

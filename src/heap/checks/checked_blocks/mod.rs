@@ -315,7 +315,7 @@ fn give_back(Waiting(block): Waiting, inside: &gate::Inside<'_>) -> usize {
             refuse_block(format_args!("{damage}"), made, freed);
         }
         let emptied = page.emptied_by_a_free();
-        if emptied > 0 {
+        if emptied.bytes > 0 {
             crate::checks::double_free::remember_emptied(page);
         }
         record.end_free();

@@ -1,8 +1,7 @@
 //! Soft caps: past one, memory is relieved at the next safe point, and nothing fails.
 //!
-//! A shortage begins when the published bytes of a scope pass its soft cap, and ends when they
-//! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once an
-//! shortage.
+//! A scope is under pressure from the moment at which its published bytes pass its soft cap until they
+//! have fallen a twentieth below it. The slow path of the heap looks; Python relieves, once each time.
 
 use super::python::python;
 use crate::heap::attend_to_caps;

@@ -32,7 +32,7 @@
 //! Some requests must not be refused, see [`Role`]: CPython loses the error if it gets no frame object
 //! while it raises another error (3.11 to 3.13), and raises none if it gets no further chunk of its data
 //! stack (3.11). They are served to the end. The memory that a deep recursion needs to unwind is part of
-//! the reserve, see [`limits::stack_moved`](super::limits::stack_moved).
+//! the reserve, see [`limits::stack_moved`].
 
 use super::external;
 use super::limits;

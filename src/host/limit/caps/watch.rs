@@ -125,7 +125,7 @@ pub(super) fn start_region() {
     let Some(figures) = bounded_heap::figures() else {
         return;
     };
-    let left = figures.size - figures.committed;
+    let left = figures.size.saturating_sub(figures.committed);
     let part =
         |part: u64, (least, most): (u64, u64)| (left / part).clamp(least, most).min(left / 4);
     limits::set_followed_reserve(part(10, REGION_RESERVE));
@@ -139,8 +139,9 @@ fn read_region(force: bool) {
     let (Some(margin), Some(figures)) = (STATE.region_margin.get(), bounded_heap::figures()) else {
         return;
     };
-    let before = STATE.committed.swap(figures.committed, Relaxed);
-    if force || before != figures.committed {
+    let is_due = force || STATE.committed.load(Relaxed) != figures.committed;
+    if is_due && !STATE.busy.swap(true, Acquire) {
+        STATE.committed.store(figures.committed, Relaxed);
         let live = LEDGER.bound(Scope::Total).max(0) as u64;
         let slack = figures.committed.saturating_sub(live);
         let left = figures.size.saturating_sub(figures.committed);
@@ -149,6 +150,7 @@ fn read_region(force: bool) {
         let slack = if is_near { slack.min(least) } else { slack };
         STATE.slack.store(slack, Relaxed);
         limits::follow(figures.size.saturating_sub(*margin + slack));
+        STATE.busy.store(false, Release);
     }
 }
 
