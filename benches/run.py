@@ -3,7 +3,7 @@
     python3 benches/run.py --python PYTHON --pyhost PYHOST [--short | --full] [--report docs/results/performance.md]
 
 All contenders take turns, so that noise falls on them alike; a ratio is formed of neighbours. Sections: instructions
-by callgrind, start-up, resident size, NumPy arrays, threads, programs, peers, being looked at, finding bugs, pyperformance.
+by callgrind, start-up, resident size, NumPy arrays, blocks that grow, threads, programs, peers, being looked at, finding bugs, pyperformance.
 Short takes some minutes, full more than two hours. The Markdown goes to standard output, or into the marked block of --report; how far it is, to
 standard error. With --only and a --json FILE that is there, the other sections are taken from FILE, so that one report
 can be measured in parts; with no other executables, though. No time makes this fail.

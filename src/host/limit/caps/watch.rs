@@ -33,8 +33,8 @@ const STEP: i64 = 16;
 const SPEED: i64 = 16 << 10;
 /// The least and the most of that time, in microseconds.
 const INTERVAL: (i64, i64) = (500, 100_000);
-/// The least and the most of a region that is its reserve, and that is kept back for pages of small requests and of new threads.
-const REGION_RESERVE: (u64, u64) = (1 << 20, 4 << 20);
+/// The least and the most of a region that is its reserve, of which opendir(3) takes a buffer of 40 KiB, and that is kept back for pages of small requests and of new threads.
+const REGION_RESERVE: (u64, u64) = (11 << 18, 4 << 20);
 const REGION_MARGIN: (u64, u64) = (768 << 10, 1 << 20);
 /// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
