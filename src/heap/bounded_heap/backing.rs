@@ -64,8 +64,7 @@ pub fn use_huge_pages() -> Result<(), RegionError> {
     if !commits.count_blocks(grant) {
         return Err(RegionError::TooSmall);
     }
-    STATE.committed.store(commits.committed(), Relaxed);
-    STATE.peak.fetch_max(commits.committed(), Relaxed);
+    super::publish(commits);
     let (start, bytes) = memory(&everything);
     if !advise_huge_pages(start.cast(), bytes, true) {
         return Err(RegionError::System(errno()));

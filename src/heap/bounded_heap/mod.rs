@@ -284,7 +284,7 @@ pub fn promise() -> Option<Promise> {
     })
 }
 
-/// What is kept for threads if so many bytes of slices are promised: of each a part is used.
+/// Bytes to keep for threads that were promised so many bytes of whole slices. A thread uses a part of each slice.
 fn for_threads(commits: &Commits, bytes: u64) -> u64 {
     match counts_parts(commits) {
         true => bytes / 2,
@@ -413,23 +413,24 @@ fn entry(page: &Page) -> Option<(usize, &'static AtomicU8)> {
     Some((slices.start, entry))
 }
 
-/// What is unused of a page's slice as it was noted last, for [`take_back`].
-pub(crate) fn unused(page: &Page) -> u8 {
-    entry(page).map_or(0, |(_, entry)| entry.load(Relaxed))
-}
-
 /// Counts what the page of a new block uses. mimalloc makes the blocks of a page a few KiB at a time, from its start on, and touches
-/// nothing behind them. Returns false if the region has no room for that: the block must be given back. Inside the gate.
-pub(crate) fn settle(page: &Page) -> bool {
+/// nothing behind them. Inside the gate.
+///
+/// # Errors
+/// The region has no room for that, and the block must be given back: what was noted before, for [`take_back`].
+pub(crate) fn settle(page: &Page) -> Result<(), u8> {
     let Some((slice, entry)) = entry(page) else {
-        return is_within();
+        return if is_within() { Ok(()) } else { Err(0) };
     };
     let made = page.block_size * usize::from(page.capacity.get());
     let offset = page.page_start.addr() % SLICE;
     let used = (offset + made).div_ceil(page_size() as usize);
     let unused = (SLICE / page_size() as usize).saturating_sub(used) as u8;
     let before = entry.load(Relaxed);
-    before == unused || note(slice, unused) || unused > before
+    match before == unused || note(slice, unused) || unused > before {
+        true => Ok(()),
+        false => Err(before),
+    }
 }
 
 /// Notes again what was unused of a page's slice: its new blocks are gone.
@@ -497,7 +498,7 @@ fn release(slices: Range<usize>) -> bool {
         return false;
     };
     let gone = commits.release(slices, forget);
-    STATE.committed.store(commits.committed(), Relaxed);
+    publish(commits);
     let size = STATE.size.load(Relaxed);
     let kept = for_threads(commits, promises().of_others());
     if commits.committed() + kept + (size / 16).max(1 << 20) < size {

@@ -182,16 +182,15 @@ unsafe fn settle_in_region(block: *mut u8) -> bool {
         let Some(page) = live_page(block) else {
             return true;
         };
-        let unused = bounded_heap::unused(page);
-        let fits = bounded_heap::settle(page);
-        if !fits {
-            // Else the inlined path would give out the blocks that were made with this one.
-            match ffi::pyhost_take_back((&raw const *page).cast_mut(), block.cast()) {
-                true => bounded_heap::take_back(page, unused),
-                false => ffi::mi_free(block.cast()),
-            }
+        let Err(unused) = bounded_heap::settle(page) else {
+            return true;
+        };
+        // Else the inlined path would give out the blocks that were made with this one.
+        match ffi::pyhost_take_back((&raw const *page).cast_mut(), block.cast()) {
+            true => bounded_heap::take_back(page, unused),
+            false => ffi::mi_free(block.cast()),
         }
-        fits
+        false
     }
 }
 

@@ -119,16 +119,27 @@ pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) 
     };
     if booked {
         resident::note_growth();
-        if request.bytes >= big_blocks::BIG && request.account != Account::Pooled {
-            retention::took(request.bytes);
-            big_blocks::add(block.addr(), request.account, request.bytes);
-            if request.account != Account::Numpy {
-                small_pages::settled(block, request.bytes);
-            }
+        if request.account != Account::Pooled {
+            note_big(request.account, block, request.bytes, request.bytes);
         }
     }
     peak_watch::after_booking();
     booked
+}
+
+/// Notes a block that was booked with `bytes`, if it is big. So many of them, `taken`, were not booked before.
+#[inline]
+fn note_big(account: Account, block: *mut u8, bytes: usize, taken: usize) {
+    if bytes < big_blocks::BIG {
+        return;
+    }
+    if taken > 0 {
+        retention::took(taken);
+    }
+    big_blocks::add(block.addr(), account, bytes);
+    if account != Account::Numpy {
+        small_pages::settled(block, bytes);
+    }
 }
 
 /// Books a block of a heap that has another size where it lies. False, and nothing was booked, if it would reach into the reserve
@@ -156,14 +167,8 @@ pub(super) fn rebook(
     }
     if delta > 0 {
         resident::note_growth();
-        if after >= big_blocks::BIG {
-            retention::took(after - before);
-        }
     }
-    if after >= big_blocks::BIG {
-        big_blocks::add(block.addr(), account, after);
-        small_pages::settled(block, after);
-    }
+    note_big(account, block, after, after.saturating_sub(before));
     peak_watch::after_booking();
     true
 }
