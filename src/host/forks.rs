@@ -7,7 +7,7 @@
 use crate::cpython::threads;
 use crate::heap;
 use crate::libc_exports::native::mapped;
-use crate::observe::endings;
+use crate::observe::exit_report;
 use crate::observe::live;
 use pyhost_os::forks::{AtFork, Child};
 
@@ -24,7 +24,7 @@ impl AtFork for Fork {
     fn in_parent() {
         mapped::after_fork();
         heap::forks::in_parent();
-        endings::forked_in_parent();
+        exit_report::forked_in_parent();
     }
 
     fn in_child(child: &Child) {
@@ -32,7 +32,7 @@ impl AtFork for Fork {
         live::forked(child);
         mapped::after_fork();
         heap::forks::in_child(child);
-        endings::forked_in_child(child);
+        exit_report::forked_in_child(child);
         threads::forked();
     }
 }

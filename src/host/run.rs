@@ -16,7 +16,7 @@ use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::region;
-use crate::observe::endings;
+use crate::observe::exit_report;
 use crate::observe::lines;
 use crate::observe::live;
 use crate::observe::peak;
@@ -129,7 +129,7 @@ const HOST: heap::Host = heap::Host {
     answer: live::lines::answer,
     several_gils: cpython::several_gils,
     start_fails: live::start_fails,
-    bfc_is_full: numpy::tell_failure,
+    bfc_is_full: numpy::report_failure,
 };
 
 fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
@@ -206,7 +206,7 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
         options.retain.name(),
     );
     live::describe(&facts);
-    endings::plan(
+    exit_report::plan(
         facts,
         options.stats.take(),
         options.closing_line,
@@ -229,8 +229,8 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
 fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(), Error> {
     threads::note_main();
-    cap_errors::arm(gil, report::first_refusal, endings::end_exhausted);
-    endings::watch_peak(gil);
+    cap_errors::arm(gil, report::first_refusal, exit_report::end_exhausted);
+    exit_report::watch_peak(gil);
     live::arm();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
@@ -250,16 +250,16 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
         allocators.debug_hooks,
         std::mem::take(&mut options.leak_suppressions),
     )?;
-    let is_reported = endings::is_planned() || leaks::is_armed();
+    let is_reported = exit_report::is_planned() || leaks::is_armed();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);
     }
     if is_reported || heap::checked_blocks::is_on() {
         interpreter::at_finalized(python_finalized)?;
     }
-    endings::watch_signals();
-    if endings::dumps_on_signal() {
-        cpython::dump::watch(gil, endings::dump_on_signal);
+    exit_report::watch_signals();
+    if exit_report::dumps_on_signal() {
+        cpython::dump::watch(gil, exit_report::dump_on_signal);
     }
     faults::arm();
     heap::guards::script_begins();
@@ -267,5 +267,5 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
 }
 
 extern "C" fn python_finalized() {
-    endings::python_finalized();
+    exit_report::python_finalized();
 }

@@ -41,7 +41,7 @@ pyhost_os::state! {
 /// Makes the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
 pub fn start(main_frame: usize) {
-    if native_calls::prepare(main_frame).is_ok() && native_stacks::start(read, tell) {
+    if native_calls::prepare(main_frame).is_ok() && native_stacks::start(read, write_all) {
         STATE.started.store(now(), Relaxed);
         let _ = STATE.program.set(pyhostctl_process::find());
     }
@@ -52,14 +52,14 @@ fn read(addresses: &mut [usize; MOST]) -> usize {
 }
 
 /// Writes the calls of the calling thread, and those that have freed and allocated a block.
-fn tell(made: CallsNumber, freed: CallsNumber) {
+fn write_all(made: CallsNumber, freed: CallsNumber) {
     let mut addresses = [0; MOST];
     let count = read(&mut addresses);
-    tell_found(&addresses[..count], made, freed);
+    write_found(&addresses[..count], made, freed);
 }
 
 /// Writes calls that have found what is wrong with a block, and those that have freed and allocated it.
-pub fn tell_found(found: &[usize], made: CallsNumber, freed: CallsNumber) {
+pub fn write_found(found: &[usize], made: CallsNumber, freed: CallsNumber) {
     let mut text = Text::begin(libc::STDERR_FILENO);
     let _ = write_calls(&mut text, "found in", found.iter().copied());
     let _ = write_origins(&mut text, made, freed);

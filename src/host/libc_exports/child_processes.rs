@@ -16,7 +16,7 @@ use crate::ledger::CARD;
 use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
-use crate::observe::endings;
+use crate::observe::exit_report;
 use crate::observe::report::Ending;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -140,7 +140,7 @@ unsafe extern "C" fn pyhost_note_syscall(number: c_long, first: c_long, second: 
     next::resolve();
     let makes_process = match number {
         libc::SYS_exit_group => {
-            endings::finish(Ending::QuickExit(first as c_int), false);
+            exit_report::finish(Ending::QuickExit(first as c_int), false);
             false
         }
         libc::SYS_clone => first & c_long::from(libc::CLONE_THREAD) == 0,

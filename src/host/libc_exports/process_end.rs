@@ -9,7 +9,7 @@
 
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
-use crate::observe::endings;
+use crate::observe::exit_report;
 use crate::observe::live;
 use crate::observe::report::Ending;
 use pyhost_os::strings::Strings;
@@ -18,28 +18,28 @@ use std::ffi::{c_char, c_int};
 /// `quick_exit(3)`: the status, which the functions of `at_quick_exit` do not get.
 #[unsafe(no_mangle)]
 extern "C" fn quick_exit(status: c_int) -> ! {
-    endings::begin_quick_exit(status);
+    exit_report::begin_quick_exit(status);
     next::resolve();
     call!(QUICK_EXIT(status), ());
-    endings::end_now(status)
+    exit_report::end_now(status)
 }
 
 /// `_exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    endings::end_now(status)
+    exit_report::end_now(status)
 }
 
 /// `_Exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: c_int) -> ! {
-    endings::end_now(status)
+    exit_report::end_now(status)
 }
 
 /// `kill(2)`: a process that kills itself reports before.
 #[unsafe(no_mangle)]
 extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
-    endings::before_kill(pid, signal);
+    exit_report::before_kill(pid, signal);
     next::kill(pid, signal)
 }
 
@@ -47,7 +47,7 @@ extern "C" fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
 /// the call fails. Unsafe as the symbol.
 macro_rules! exec {
     ($symbol:ident($($argument:expr),*)) => {{
-        endings::finish(Ending::Exec, false);
+        exit_report::finish(Ending::Exec, false);
         next::resolve();
         // SAFETY: the caller's duties.
         let result = unsafe { call!($symbol($($argument),*), -1) };

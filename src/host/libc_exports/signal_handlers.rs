@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::libc_exports::native::next;
-use crate::observe::endings::dispositions::{self, set_handler};
+use crate::observe::exit_report::dispositions::{self, set_handler};
 use std::ffi::c_int;
 
 /// `sigaction(2)`.

@@ -1,7 +1,7 @@
 //! What is known of the process, and who is shown it: reports, live files, lines, timelines.
 
 pub mod balance;
-pub mod endings;
+pub mod exit_report;
 pub mod lines;
 pub mod live;
 pub mod peak;

@@ -18,14 +18,14 @@ use std::os::unix::ffi::OsStringExt;
 pub fn plan(
     mut asked: Stats,
     timeline: &mut timeline::TimelineSettings,
-    is_told: bool,
+    prints_path: bool,
     values: &mut Values,
     outputs: &mut Outputs,
 ) -> Result<Option<Stats>, Error> {
     let Destination::File(template) = &asked.to else {
         return Ok(Some(asked));
     };
-    match find(template, timeline, is_told, values, outputs)? {
+    match find(template, timeline, prints_path, values, outputs)? {
         Some(page) => asked.page = Some(page),
         None => {
             let path = [template.as_slice(), b".json"].concat();
@@ -50,7 +50,7 @@ pub fn plan(
 fn find(
     template: &[u8],
     timeline: &mut timeline::TimelineSettings,
-    is_told: bool,
+    prints_path: bool,
     values: &mut Values,
     outputs: &mut Outputs,
 ) -> Result<Option<Renderer>, Error> {
@@ -71,7 +71,7 @@ fn find(
         timeline: path,
         is_timeline_its_own,
         page: page.map(|path| path.as_c_str().to_owned()),
-        is_told,
+        prints_path,
     };
     timeline.renderer = Some(renderer.clone());
     Ok(Some(renderer))

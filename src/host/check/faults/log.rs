@@ -36,7 +36,7 @@ pyhost_os::state! {
         /// The log's descriptor; -1 for a FIFO that nobody reads.
         descriptor: AtomicI32 = AtomicI32::new(-1),
         /// A line could not be written, and that was reported.
-        told: AtomicBool = AtomicBool::new(false),
+        is_reported: AtomicBool = AtomicBool::new(false),
     }
 }
 
@@ -170,7 +170,7 @@ fn write(log: &Log, line: &[u8]) {
     if log.is_stream && error == Errno(libc::EAGAIN) {
         return; // the reader is slow, and the script does not wait for it
     }
-    if !STATE.told.swap(true, Relaxed) {
+    if !STATE.is_reported.swap(true, Relaxed) {
         if log.is_created {
             discard(log, descriptor);
         }
@@ -198,7 +198,7 @@ fn discard(log: &Log, descriptor: c_int) {
 
 /// Writes the line of an injected failure: process, number of the request, account, size, place.
 #[inline(never)]
-pub fn tell(number: u64, account: Account, size: usize) {
+pub fn write_failure(number: u64, account: Account, size: usize) {
     let Some(log) = STATE.log.get() else {
         return;
     };

@@ -241,7 +241,7 @@ pub fn fails(account: Account, size: usize) -> bool {
         return false;
     };
     LEDGER.count_injection(account);
-    log::tell(number, account, size);
+    log::write_failure(number, account, size);
     true
 }
 

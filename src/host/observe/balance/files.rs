@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_their_names() {
+    fn the_name_of_a_file_decides_its_row() {
         for (path, row) in [
             ("/usr/lib/libpython3.11.so.1.0", Row::Libpython),
             (

@@ -114,8 +114,8 @@ const STOP: u8 = 2;
 /// Another process ends it so.
 const KILL: u8 = 3;
 
-/// How many of the killed are told of one by one.
-const TOLD: usize = 3;
+/// How many of the killed are named one by one.
+const MOST_NAMED: usize = 3;
 
 /// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
 /// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
@@ -292,7 +292,7 @@ fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
 
 fn prepare(path: &Path) -> Result<(), Unfit> {
     let folder = directory::prepare(path)?;
-    tell_of(directory::tidy(path, &folder), path);
+    report_killed(directory::tidy(path, &folder), path);
     let own = Identity::own();
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
@@ -316,12 +316,12 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
 }
 
 /// Writes a line about each of those processes that ran the script of this one: the others are not its matter.
-fn tell_of(mut killed: Vec<Record>, directory: &Path) {
+fn report_killed(mut killed: Vec<Record>, directory: &Path) {
     killed.retain(|record| record.card().script.get() == CARD.script.get());
-    for record in killed.iter().take(TOLD) {
+    for record in killed.iter().take(MOST_NAMED) {
         notice(format_args!("{}", record.last_words()));
     }
-    let more = killed.len().saturating_sub(TOLD);
+    let more = killed.len().saturating_sub(MOST_NAMED);
     if more > 0 {
         let folder = directory.join(directory::ARCHIVE);
         notice(format_args!(
@@ -457,10 +457,10 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
         CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
     }
     CARD.set_state(state, status, clock::now());
-    brief::tell_end(left);
+    brief::write_end(left);
     if state != ProcessState::Exec {
         timeline::end();
-        trouble::tell();
+        trouble::report();
         lines::warn_if_due();
     }
     let is_stop = state == ProcessState::Signalled && reason == STOP;

@@ -3,7 +3,7 @@
 //! A server lives for months and replaces workers that are killed. No program starts meanwhile that would clear their
 //! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
 
-use super::{Names, TOLD};
+use super::{MOST_NAMED, Names};
 use crate::card::ProcessState;
 use crate::descriptor::notice;
 use crate::errno::Errno;
@@ -22,18 +22,21 @@ pub fn archive(names: &Names) {
     let (Some(folder), Some(prefix)) = (open_folder(own), before_pid(&own[at..])) else {
         return;
     };
-    let (mut is_any, mut told) = (false, 0);
+    let (mut is_any, mut reported) = (false, 0);
     each_name(&folder, |name| {
         let is_killed = name.strip_prefix(prefix).and_then(pid).is_some_and(is_gone);
-        if is_killed && archive_one(&folder, name, &mut told) {
+        if is_killed && archive_one(&folder, name, &mut reported) {
             is_any = true;
         }
     });
     if is_any {
         archive::trim(&folder);
     }
-    if told > TOLD {
-        notice(format_args!("{} more siblings were killed", told - TOLD));
+    if reported > MOST_NAMED {
+        notice(format_args!(
+            "{} more siblings were killed",
+            reported - MOST_NAMED
+        ));
     }
 }
 
@@ -61,7 +64,7 @@ fn is_gone(pid: i32) -> bool {
 }
 
 #[inline(never)]
-fn archive_one(folder: &Fd, name: &[u8], told: &mut usize) -> bool {
+fn archive_one(folder: &Fd, name: &[u8], reported: &mut usize) -> bool {
     let Some(card) = archive::card_of(folder, name) else {
         return false;
     };
@@ -77,8 +80,8 @@ fn archive_one(folder: &Fd, name: &[u8], told: &mut usize) -> bool {
             libc::SIGTERM | libc::SIGINT | libc::SIGHUP
         )
     );
-    *told += usize::from(!is_asked);
-    if is_asked || *told > TOLD {
+    *reported += usize::from(!is_asked);
+    if is_asked || *reported > MOST_NAMED {
         return true;
     }
     let pid = card.pid.load(Relaxed);

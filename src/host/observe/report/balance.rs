@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
 
 /// Rows of the table; the others are summed up.
-const TOLD: usize = 8;
+const MOST_ROWS: usize = 8;
 /// Libraries that are named.
 const MAPPED: usize = 4;
 
@@ -44,7 +44,7 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
     }
     let rows = &mut rows[..count];
     rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
-    let (told, others) = rows.split_at(rows.len().min(TOLD));
+    let (shown, others) = rows.split_at(rows.len().min(MOST_ROWS));
     writeln!(
         out,
         "resident {when}: {}, of which",
@@ -52,7 +52,7 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
     )?;
     let mut line =
         |name: &str, bytes: u64| writeln!(out, "  {name:<18}{}", Right(Bytes(bytes), 12));
-    for &(name, bytes) in told {
+    for &(name, bytes) in shown {
         line(name, bytes)?;
     }
     if !others.is_empty() {

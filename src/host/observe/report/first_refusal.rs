@@ -44,7 +44,7 @@ pub fn first_refusal(refusal: &Refusal) {
     let mut room = [0; 512];
     let text = format_into(&mut room, format_args!("{refusal}"));
     CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
-    brief::tell_refusal();
+    brief::write_refusal();
     write(&dossier);
 }
 

@@ -8,7 +8,7 @@ use pyhost_os::terminal_text::Plain;
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.
-const TOLD: usize = 20;
+const MOST_LINES: usize = 20;
 
 /// Says what the leak check found, or null.
 pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
@@ -66,13 +66,13 @@ fn plural(count: u64) -> &'static str {
 }
 
 /// Writes what was found: a line for all and one for each kind, and what was not reported.
-pub fn tell(findings: &Findings, out: &mut impl Write) -> fmt::Result {
-    tell_found(findings, out)?;
-    tell_suppressed(findings, out)
+pub fn write(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    write_found(findings, out)?;
+    write_suppressed(findings, out)
 }
 
 /// Writes one line for what the rules of `--leak-check suppressions` have matched, and one for each that matched nothing.
-fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+fn write_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     let sum = |figure: fn(&Rule) -> u64| findings.suppressed().map(figure).sum();
     let (blocks, bytes) = (sum(Rule::blocks), Bytes(sum(Rule::bytes)));
     if blocks > 0 {
@@ -84,7 +84,7 @@ fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
         for (index, rule) in findings.suppressed().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             let (file, line) = &rule.place;
-            if index == TOLD {
+            if index == MOST_LINES {
                 write!(out, "{separator}and more")?;
                 break;
             }
@@ -108,8 +108,8 @@ fn tell_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-fn tell_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
-    for broken in findings.broken().iter().take(TOLD) {
+fn write_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
+    for broken in findings.broken().iter().take(MOST_LINES) {
         writeln!(
             out,
             "pyhost: a block of {} bytes of the account {} was freed twice, or written to after it was \
@@ -128,10 +128,10 @@ fn tell_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
          finalisation, and nothing points there",
         plural(blocks)
     )?;
-    for group in findings.groups().iter().take(TOLD) {
+    for group in findings.groups().iter().take(MOST_LINES) {
         line(group, out)?;
     }
-    match findings.groups().len().saturating_sub(TOLD) {
+    match findings.groups().len().saturating_sub(MOST_LINES) {
         0 => {}
         more => writeln!(out, "  and {more} kinds more")?,
     }

@@ -25,7 +25,7 @@ pub use dossier::{describe_block, describe_refusal};
 pub use facts::{Facts, mimalloc_version};
 pub use first_refusal::first_refusal;
 pub use guards::write_crowded_out;
-pub use leaks::tell as tell_leaks;
+pub use leaks::write as write_leaks;
 pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
 pub use metrics::metrics;
 pub use peak::AtPeak;

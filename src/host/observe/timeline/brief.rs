@@ -45,8 +45,8 @@ pyhost_os::state! {
         /// The path with its `%p`.
         template: OnceLock<Vec<u8>> = OnceLock::new(),
         command: OnceLock<String> = OnceLock::new(),
-        told_peak: AtomicU64 = AtomicU64::new(0),
-        told_refused: AtomicU64 = AtomicU64::new(0),
+        written_peak: AtomicU64 = AtomicU64::new(0),
+        written_refused: AtomicU64 = AtomicU64::new(0),
         /// Output that this process writes only at its end, or never.
         later: AtomicU8 = AtomicU8::new(NEVER),
     }
@@ -105,13 +105,14 @@ pub fn descriptor() -> c_int {
 }
 
 /// Rewrites the file if there is news: in the sampler.
-pub fn tell_progress(snapshot: &Snapshot) {
-    let told = STATE.told_peak.load(Relaxed);
+pub fn write_progress(snapshot: &Snapshot) {
+    let written = STATE.written_peak.load(Relaxed);
     let peak = snapshot.total_peak_bytes;
     let refused = snapshot.refused();
-    if peak > told + (told / 16).min(WORTH) || refused != STATE.told_refused.load(Relaxed) {
-        STATE.told_peak.store(peak, Relaxed);
-        STATE.told_refused.store(refused, Relaxed);
+    if peak > written + (written / 16).min(WORTH) || refused != STATE.written_refused.load(Relaxed)
+    {
+        STATE.written_peak.store(peak, Relaxed);
+        STATE.written_refused.store(refused, Relaxed);
         if STATE.later.load(Relaxed) == NEVER {
             write_and_remember(snapshot);
         }
@@ -119,7 +120,7 @@ pub fn tell_progress(snapshot: &Snapshot) {
 }
 
 /// Rewrites the file at a refusal. Any thread.
-pub fn tell_refusal() {
+pub fn write_refusal() {
     if STATE.later.load(Relaxed) == NEVER {
         write_and_remember(&LEDGER.snapshot());
     }
@@ -127,7 +128,7 @@ pub fn tell_refusal() {
 
 /// Writes the last text, with what was live when the script `left` it. Any thread, also from a signal
 /// handler.
-pub fn tell_end(left: Option<&Snapshot>) {
+pub fn write_end(left: Option<&Snapshot>) {
     let later = STATE.later.load(Relaxed);
     if later == AS_FILE && CARD.state().0 == ProcessState::Exec {
         return; // of a forked child that has become another program

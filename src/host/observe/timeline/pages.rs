@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 /// The status that it answers if a signal ended the program.
 const KILLED: c_int = 128;
 /// The status of `pyhostctl` if it has said on standard error what is wrong.
-const HAS_TOLD: c_int = 1;
+const HAS_REPORTED: c_int = 1;
 
 /// How pages are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Renderer {
     /// The page of the host: an absolute path.
     pub page: Option<CString>,
     /// Whether to say where the page is, since nobody has named the file.
-    pub is_told: bool,
+    pub prints_path: bool,
 }
 
 impl Renderer {
@@ -60,7 +60,7 @@ pub enum NoPage {
     /// The step that failed, and the system's reason if it gave one.
     Failed(&'static str, Option<Errno>),
     /// The program has said why.
-    Told,
+    Reported,
 }
 
 /// The host's end of the socket, and its device and inode.
@@ -96,7 +96,7 @@ pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> 
     let status = result.and_then(|()| receive_status(&answer));
     match status {
         Ok(0) => Ok(()),
-        Ok(HAS_TOLD) => Err(NoPage::Told),
+        Ok(HAS_REPORTED) => Err(NoPage::Reported),
         Ok(NOT_STARTED) => Err(NoPage::Failed("pyhostctl cannot be started", None)),
         Ok(_) => Err(NoPage::Failed("pyhostctl did not get to the end", None)),
         Err(Errno(libc::EPIPE | libc::ECONNRESET)) => Err(NoPage::NoSampler),

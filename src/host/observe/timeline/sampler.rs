@@ -39,7 +39,7 @@ fn says_end() -> bool {
 }
 
 /// The last written values of figures that change rarely.
-struct Told {
+struct Written {
     marks: u64,
     refused: u64,
     caps: [Option<u64>; Scope::COUNT],
@@ -57,7 +57,7 @@ pub fn run(
     let requests = serves.map_or(-1, |(_, requests)| requests);
     let host = let_go(own, [kept, brief::descriptor(), requests], pid);
     let started = CARD.started_monotonic.load(Relaxed);
-    let mut told = Told {
+    let mut written = Written {
         marks: 0,
         refused: 0,
         caps: [None; Scope::COUNT],
@@ -81,7 +81,14 @@ pub fn run(
             false => host.resident(),
         };
         if let Some(timeline) = &mut timeline {
-            write_events(timeline, &mut told, seconds, started, &snapshot, has_ended);
+            write_events(
+                timeline,
+                &mut written,
+                seconds,
+                started,
+                &snapshot,
+                has_ended,
+            );
             timeline.sample(seconds, &snapshot, resident);
         }
         let is_exec = CARD.state().0 == ProcessState::Exec;
@@ -98,39 +105,39 @@ pub fn run(
             // A host that is killed closes its end a moment before it ends.
             *requests = -1;
         }
-        brief::tell_progress(&snapshot);
+        brief::write_progress(&snapshot);
     }
 }
 
 fn write_events(
     timeline: &mut TimelineFile,
-    told: &mut Told,
+    written: &mut Written,
     seconds: f64,
     started: u64,
     snapshot: &Snapshot,
     has_ended: bool,
 ) {
     let caps = caps();
-    if caps != told.caps {
-        told.caps = caps;
+    if caps != written.caps {
+        written.caps = caps;
         timeline.caps(seconds, &caps);
     }
     let marks = CARD.marks();
-    while told.marks < marks {
-        match CARD.mark_of(told.marks + 1) {
+    while written.marks < marks {
+        match CARD.mark_of(written.marks + 1) {
             Some(mark) => {
                 let at = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
                 timeline.mark(at, mark.name());
             }
             // Counted, and still being written: it comes with the next sample.
-            None if marks - told.marks < MARKS as u64 && !has_ended => break,
+            None if marks - written.marks < MARKS as u64 && !has_ended => break,
             None => {}
         }
-        told.marks += 1;
+        written.marks += 1;
     }
     let refused = snapshot.refused();
-    if refused != told.refused {
-        told.refused = refused;
+    if refused != written.refused {
+        written.refused = refused;
         let mut room = [0; 512];
         timeline.refusal(seconds, refused, CARD.refusal_into(&mut room));
     }
@@ -157,7 +164,7 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Rende
         timeline.end(seconds, ended_by, exit_status);
     }
     if state == ProcessState::Running {
-        brief::tell_end(None); // else the host has
+        brief::write_end(None); // else the host has
     }
     trouble::note_all_written();
     if let Some((renderer, requests)) = serves {

@@ -27,7 +27,7 @@ pyhost_os::state! {
     static STATE: SamplerTrouble {
         shared: Published<&'static Shared> = Published::new(),
         /// The host has said it.
-        told: AtomicBool = AtomicBool::new(false),
+        is_reported: AtomicBool = AtomicBool::new(false),
     }
 }
 
@@ -51,7 +51,7 @@ pub fn share() -> Option<&'static AtomicI32> {
 /// In a forked child: what its parent could not write is the parent's to say.
 pub fn leave_to_parent(child: &Child) {
     STATE.shared.forget_in_child(child);
-    STATE.told.store(false, Relaxed);
+    STATE.is_reported.store(false, Relaxed);
 }
 
 fn shared() -> Option<&'static Shared> {
@@ -86,7 +86,7 @@ pub fn remember(output: Output, error: Errno) {
 }
 
 /// Says what could not be written, once. In the host, at its end.
-pub fn tell() {
+pub fn report() {
     for (output, name, rest) in [
         (
             Output::Timeline,
@@ -96,7 +96,7 @@ pub fn tell() {
         (Output::Brief, "--brief", ""),
     ] {
         let error = of(output).map_or(0, |place| place.load(Relaxed));
-        if error != 0 && !STATE.told.swap(true, Relaxed) {
+        if error != 0 && !STATE.is_reported.swap(true, Relaxed) {
             notice(format_args!(
                 "{name}: the file could not be written ({}){rest}",
                 Errno(error)

@@ -28,7 +28,7 @@ use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
 use crate::ledger::CARD;
 use crate::ledger::{Account, LEDGER};
-use crate::observe::endings;
+use crate::observe::exit_report;
 use crate::observe::report::{self, Sink};
 use dictionary::Dictionary;
 use pyhost_os::clock;
@@ -95,14 +95,16 @@ Return the figures of this moment as a table for people.";
 fn memory_stats(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
     // The figures are taken before anything is allocated for the dictionary.
-    endings::with_report(|report| Dictionary::build(gil, |dictionary| report.describe(dictionary)))
-        .unwrap_or_else(|| gil.dictionary())
+    exit_report::with_report(|report| {
+        Dictionary::build(gil, |dictionary| report.describe(dictionary))
+    })
+    .unwrap_or_else(|| gil.dictionary())
 }
 
 fn memory_summary(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
     with_written(gil, |out| {
-        endings::with_report(|report| report::table(report, out)).unwrap_or(Ok(()))
+        exit_report::with_report(|report| report::table(report, out)).unwrap_or(Ok(()))
     })
 }
 

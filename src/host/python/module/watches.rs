@@ -5,7 +5,7 @@ use crate::check::faults;
 use crate::cpython::functions::{Method, Module, Original, Table, This, replace_builtin};
 use crate::cpython::objects::{Gil, Raised, Returned, or_none};
 use crate::ledger::{Account, LEDGER};
-use crate::observe::endings;
+use crate::observe::exit_report;
 
 fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
     let blocks = LEDGER.snapshot().account(Account::Obj).live_blocks;
@@ -24,7 +24,7 @@ pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
 
 fn script_ended(module: This<'_, Module>) -> Returned<'_> {
     faults::disarm();
-    endings::script_ended(module.gil());
+    exit_report::script_ended(module.gil());
     Ok(module.gil().none())
 }
 

@@ -185,7 +185,7 @@ fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
 
 /// Says on standard error that the region could not meet a request, with its map. Beneath NumPy's
 /// allocation: does not allocate.
-pub fn tell_failure(map: &bfc::Map, size: usize) {
+pub fn report_failure(map: &bfc::Map, size: usize) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     let _ = writeln!(
         out,

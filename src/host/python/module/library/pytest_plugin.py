@@ -603,10 +603,10 @@ class _Reporter:
         highest, name = max((figures["peak_growth_bytes"], name) for name, figures in self.tests.items())
         growth = sum(figures["growth_bytes"] for figures in self.tests.values())
         over = sum(figures["exceeded"] for figures in self.tests.values())
-        told = f"{_tests(len(self.tests))} measured"
+        text = f"{_tests(len(self.tests))} measured"
         if over:
-            told += f", {over} over the limit"
-        yield f"{told}; highest peak growth {_text(highest)}, {name}; growth of all {_signed(growth)}"
+            text += f", {over} over the limit"
+        yield f"{text}; highest peak growth {_text(highest)}, {name}; growth of all {_signed(growth)}"
         if self.workers:
             peaks = [figures["peak_bytes"] for figures in self.workers.values()]
             resident = [figures["peak_resident_bytes"] for figures in self.workers.values()]

@@ -182,7 +182,7 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     }
     let findings = leaks::check(top)?;
     let mut text = Text::begin(libc::STDERR_FILENO);
-    let _ = report::tell_leaks(findings, &mut text);
+    let _ = report::write_leaks(findings, &mut text);
     text.finish();
     let leaked = c_int::from(plan.leak_status);
     let is_leak = !findings.is_nothing() && findings.is_sure();

@@ -205,7 +205,7 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
                 Cause::Filled(_) | Cause::Other(..) => Default::default(),
             };
             notice(format_args!("{cause}"));
-            stacks::tell_found(&found[..count], made.calls, freed.calls);
+            stacks::write_found(&found[..count], made.calls, freed.calls);
         }
         finish(Ending::Signal(signal), true);
     });

@@ -18,8 +18,8 @@ fn planned() -> Option<(&'static Renderer, libc::pid_t)> {
 }
 
 /// Whether to say where the page is.
-pub fn is_told() -> bool {
-    planned().is_some_and(|(page, _)| page.is_told)
+pub fn prints_path() -> bool {
+    planned().is_some_and(|(page, _)| page.prints_path)
 }
 
 /// Makes the page of a report in an open file.

@@ -90,7 +90,7 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
         Target::Descriptor(descriptor) => write_into(report, format, descriptor),
     };
     match written {
-        Ok(()) if html_page::is_told() => notice(format_args!("the page is {}", path.shown())),
+        Ok(()) if html_page::prints_path() => notice(format_args!("the page is {}", path.shown())),
         Ok(()) => {}
         Err(Failure::Page(NoPage::NoSampler)) => write_beside(report, template, &path),
         Err(why) => complain(format_args!("'{}'", path.shown()), &why),
@@ -184,6 +184,6 @@ fn complain(place: std::fmt::Arguments<'_>, why: &Failure) {
                 "cannot make the page {place}: {what} ({error})"
             ));
         }
-        Failure::Page(NoPage::Told) => {}
+        Failure::Page(NoPage::Reported) => {}
     }
 }
