@@ -4,6 +4,8 @@
 #[path = "../os/bytes.rs"]
 #[allow(dead_code)]
 mod bytes;
+#[path = "../os/format.rs"]
+mod format;
 #[path = "../../devices/link_static.rs"]
 mod link_static;
 

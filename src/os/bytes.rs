@@ -1,5 +1,6 @@
 //! A number of bytes, as people read and write it.
 
+use crate::format::format_into;
 use std::fmt;
 
 /// Displays as `512 B`, `1.5 KiB`, `23.4 MiB`: one decimal from a unit on, powers of 1024.
@@ -10,7 +11,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
         if self.0 < 1024 {
-            return write!(out, "{} B", self.0);
+            return padded(out, format_args!("{} B", self.0));
         }
         // In tenths, rounded, and never "1024.0" of a unit.
         let mut unit = 0;
@@ -21,8 +22,18 @@ impl fmt::Display for Bytes {
             unit += 1;
         }
         let tenths = tenths(scale);
-        write!(out, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+        padded(
+            out,
+            format_args!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
+        )
     }
+}
+
+/// Writes a short text in the width that is asked for.
+fn padded(out: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
+    let mut room = [0; 32];
+    let text = format_into(&mut room, text);
+    out.pad(std::str::from_utf8(text).unwrap_or_default())
 }
 
 /// Displays as `24 MiB`, `1536 KiB` or `25165825 B`: the exact number, in the largest unit that it is a
@@ -138,6 +149,7 @@ mod tests {
             (u64::MAX, "16384.0 PiB"),
         ] {
             assert_eq!(Bytes(bytes).to_string(), text);
+            assert_eq!(format!("{:>12}", Bytes(bytes)), format!("{text:>12}"));
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod duration;
 pub mod errno;
 pub mod file;
 pub mod forks;
+pub mod format;
 pub mod mapping;
 pub mod mmap_vec;
 pub mod named;

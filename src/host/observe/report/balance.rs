@@ -4,7 +4,6 @@ use super::Sink;
 use crate::bytes::Bytes;
 use crate::observe::balance::{Balance, Library, ROWS};
 use pyhost_os::terminal_text::Plain;
-use pyhost_record::table::Right;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
 
@@ -13,13 +12,8 @@ const MOST_ROWS: usize = 8;
 /// Libraries that are named.
 const MAPPED: usize = 4;
 
-/// Says `balance`, or null.
-pub fn describe(balance: Option<&Balance>, sink: &mut impl Sink) {
-    sink.object("balance", balance, describe_members);
-}
-
 /// Says a balance without the braces around it.
-pub fn describe_members(balance: &Balance, sink: &mut impl Sink) {
+pub fn describe(balance: &Balance, sink: &mut impl Sink) {
     sink.int("resident_bytes", balance.resident as i64);
     sink.list("rows", balance.rows(), |(name, kind, bytes), sink| {
         sink.text("name", name);
@@ -50,8 +44,7 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
         "resident {when}: {}, of which",
         Bytes(balance.resident)
     )?;
-    let mut line =
-        |name: &str, bytes: u64| writeln!(out, "  {name:<18}{}", Right(Bytes(bytes), 12));
+    let mut line = |name: &str, bytes: u64| writeln!(out, "  {name:<18}{:>12}", Bytes(bytes));
     for &(name, bytes) in shown {
         line(name, bytes)?;
     }

@@ -4,15 +4,13 @@ use super::Sink;
 use crate::heap::guards::GuardFigures;
 use std::fmt::{self, Write};
 
-/// Says what was guarded, or null.
-pub fn describe(figures: Option<&GuardFigures>, sink: &mut impl Sink) {
-    sink.object("guards", figures, |figures, sink| {
-        sink.int("min_bytes", figures.min_bytes as i64);
-        sink.int("every", figures.every as i64);
-        sink.int("guarded_blocks", figures.guarded_blocks as i64);
-        sink.int("live_blocks", figures.live_blocks as i64);
-        sink.int("missed_blocks", figures.missed_blocks as i64);
-    });
+/// Says what was guarded.
+pub fn describe(figures: &GuardFigures, sink: &mut impl Sink) {
+    sink.int("min_bytes", figures.min_bytes as i64);
+    sink.int("every", figures.every as i64);
+    sink.int("guarded_blocks", figures.guarded_blocks as i64);
+    sink.int("live_blocks", figures.live_blocks as i64);
+    sink.int("missed_blocks", figures.missed_blocks as i64);
 }
 
 /// Writes the line of the table.

@@ -10,12 +10,8 @@ use std::fmt::{self, Write};
 /// Kinds of lost blocks that are reported at most.
 const MOST_LINES: usize = 20;
 
-/// Says what the leak check found, or null.
-pub fn describe(findings: Option<&Findings>, sink: &mut impl Sink) {
-    sink.object("leaks", findings, describe_findings);
-}
-
-fn describe_findings(findings: &Findings, sink: &mut impl Sink) {
+/// Says what the leak check found.
+pub fn describe(findings: &Findings, sink: &mut impl Sink) {
     sink.int("blocks", findings.blocks as i64);
     sink.int("bytes", findings.bytes as i64);
     sink.int("threads", findings.threads as i64);

@@ -5,7 +5,6 @@ use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
-use crate::descriptor::format_into;
 use crate::heap::sampling::{self, FrameView, Samples, Site, SpanView, Sum, View};
 use crate::ledger::{ACCOUNTS, Account, Scope};
 use pyhost_os::clock;
@@ -170,19 +169,9 @@ impl LineSum {
     }
 }
 
-/// A number of bytes as text, which can be padded.
-struct Padded([u8; 16], usize);
-
-impl Padded {
-    fn new(bytes: i64) -> Self {
-        let mut room = [0; 16];
-        let length = format_into(&mut room, format_args!("{}", Bytes(bytes.max(0) as u64))).len();
-        Padded(room, length)
-    }
-
-    fn text(&self) -> &str {
-        str::from_utf8(&self.0[..self.1]).unwrap_or("?")
-    }
+/// A number of bytes that is not below zero.
+fn bytes(number: i64) -> Bytes {
+    Bytes(number.max(0) as u64)
 }
 
 /// Writes the lines with the most bytes at the peak.
@@ -239,11 +228,10 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
         let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
             break;
         };
-        let bytes = Padded::new(line.sum.bytes());
-        write!(out, "  {:>10}", bytes.text())?;
+        write!(out, "  {:>10}", bytes(line.sum.bytes()))?;
         if samples.interval() > 1 {
-            let error = Padded::new(line.sum.error_bytes(samples.interval()));
-            write!(out, " \u{b1} {:<10}", error.text())?;
+            let error = line.sum.error_bytes(samples.interval());
+            write!(out, " \u{b1} {:<10}", bytes(error))?;
         }
         out.write_str("  ")?;
         let letters = line.write_accounts(out)?;

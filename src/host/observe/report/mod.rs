@@ -5,10 +5,8 @@
 
 mod balance;
 pub mod command;
-mod destination;
 mod dossier;
 mod facts;
-mod faults;
 mod first_refusal;
 mod guards;
 mod leaks;
@@ -19,8 +17,7 @@ mod region;
 mod sizes;
 mod text;
 
-pub use balance::describe_members as describe_balance;
-pub use destination::{Destination, Stats};
+pub use balance::describe as describe_balance;
 pub use dossier::{describe_block, describe_refusal};
 pub use facts::{Facts, mimalloc_version};
 pub use first_refusal::first_refusal;
@@ -32,9 +29,10 @@ pub use peak::AtPeak;
 pub use pyhost_os::signals::signal_name;
 pub use pyhost_record::describe::{SCHEMA, Sink};
 pub use pyhost_record::json::Json;
-pub use sizes::{describe_classes, describe_members as describe_histogram};
+pub use sizes::{describe as describe_histogram, describe_classes};
 pub use text::{closing_line, table};
 
+use crate::check::faults::{self, RuleFigures};
 use crate::check::leaks::Findings;
 use crate::descriptor::format_into;
 use crate::heap::big_blocks::{self, BigBlocks};
@@ -45,6 +43,7 @@ use crate::ledger::CARD;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::balance::Balance;
+use crate::observe::timeline::pages::Renderer;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
 use pyhost_os::clock::Utc;
@@ -63,6 +62,28 @@ pub enum Format {
     OpenMetrics,
     /// No report.
     Off,
+}
+
+/// Where a report goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard error.
+    Stderr,
+    /// An open descriptor.
+    Descriptor(i32),
+    /// A file: an absolute path, in which `%p` stands for the process id and `%%` for `%`.
+    File(Vec<u8>),
+}
+
+/// The report that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Its format, not [`Format::Off`].
+    pub format: Format,
+    /// Where it goes.
+    pub to: Destination,
+    /// How the page of [`Format::Html`] is made.
+    pub page: Option<Renderer>,
 }
 
 /// How the process ended.
@@ -161,15 +182,15 @@ impl Report<'_> {
         sink.known_text("left_to", native::left_to());
         sink.flag("debug_hooks", facts.debug_hooks);
         sink.object("numpy", self.numpy.as_ref(), describe_numpy);
-        region::describe(self.region.as_ref(), sink);
-        faults::describe(sink);
-        guards::describe(self.guards.as_ref(), sink);
-        leaks::describe(self.leaks, sink);
+        sink.object("region", self.region.as_ref(), region::describe);
+        sink.object("faults", faults::figures(), describe_faults);
+        sink.object("guards", self.guards.as_ref(), guards::describe);
+        sink.object("leaks", self.leaks, leaks::describe);
         let is_active = |account| facts.is_active(account);
         describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
         self.describe_caps(sink);
-        balance::describe(self.balance, sink);
-        sizes::describe(self.size_classes, sink);
+        sink.object("balance", self.balance, balance::describe);
+        sink.object("size_classes", self.size_classes, sizes::describe);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
         lines::describe(sink, self.partial);
@@ -250,6 +271,15 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
         sink.known("limit_bytes", pool.limit_bytes);
     });
     describe_region(figures.region.as_ref(), sink);
+}
+
+/// What each rule of `--fail` saw.
+fn describe_faults(rules: impl Iterator<Item = RuleFigures>, sink: &mut impl Sink) {
+    sink.list("rules", rules, |rule, sink| {
+        sink.text("rule", rule.text);
+        sink.int("requests", rule.requests as i64);
+        sink.int("injected", rule.injected as i64);
+    });
 }
 
 /// The sums of the region of `--numpy bfc`.

@@ -106,7 +106,7 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
         sink.object("balance", peak.sheet, |(seconds, live, sheet), sink| {
             sink.fraction("seconds", seconds);
             sink.int("live_bytes", live as i64);
-            balance::describe_members(sheet, sink);
+            balance::describe(sheet, sink);
         });
     });
 }

@@ -5,18 +5,16 @@ use crate::bytes::Bytes;
 use crate::heap::bounded_heap::RegionFigures;
 use std::fmt::{self, Write};
 
-/// Says the section `region`; null without one.
-pub fn describe(figures: Option<&RegionFigures>, sink: &mut impl Sink) {
-    sink.object("region", figures, |figures, sink| {
-        sink.int("size_bytes", figures.size as i64);
-        sink.int("reserved_bytes", figures.reserved as i64);
-        sink.int("committed_bytes", figures.committed as i64);
-        sink.int("peak_committed_bytes", figures.peak as i64);
-        sink.int("before_main_bytes", figures.before_main as i64);
-        sink.int("refused_commits", figures.refused as i64);
-        sink.flag("locked", figures.locked);
-        sink.flag("huge_pages", figures.huge_pages);
-    });
+/// Says the section `region`.
+pub fn describe(figures: &RegionFigures, sink: &mut impl Sink) {
+    sink.int("size_bytes", figures.size as i64);
+    sink.int("reserved_bytes", figures.reserved as i64);
+    sink.int("committed_bytes", figures.committed as i64);
+    sink.int("peak_committed_bytes", figures.peak as i64);
+    sink.int("before_main_bytes", figures.before_main as i64);
+    sink.int("refused_commits", figures.refused as i64);
+    sink.flag("locked", figures.locked);
+    sink.flag("huge_pages", figures.huge_pages);
 }
 
 /// Writes the line of the table.

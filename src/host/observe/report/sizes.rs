@@ -3,13 +3,8 @@
 use super::Sink;
 use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Classes, Histogram};
 
-/// Says `size_classes`, an account's list after the other; or null.
-pub fn describe(histogram: Option<&Histogram>, sink: &mut impl Sink) {
-    sink.object("size_classes", histogram, describe_members);
-}
-
 /// Says each account's list, without the braces around them.
-pub fn describe_members(histogram: &Histogram, sink: &mut impl Sink) {
+pub fn describe(histogram: &Histogram, sink: &mut impl Sink) {
     for account in ACCOUNTS_WITH_CLASSES {
         sink.begin_list(account.name());
         describe_classes(histogram.of(account), sink);
