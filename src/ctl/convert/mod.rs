@@ -4,6 +4,7 @@
 //! made whole before a byte of it is written.
 
 mod collapsed;
+mod message;
 mod otlp;
 pub mod pprof;
 mod speedscope;
@@ -42,7 +43,6 @@ pub struct ConvertOptions {
     pub report: String,
 }
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Text, a stack a line

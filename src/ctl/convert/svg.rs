@@ -7,9 +7,6 @@ use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 
 /// The picture of a view, with the outermost frames at the top.
-///
-/// # Errors
-/// The view has no bytes: the end of a line that begins with the report's name.
 pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
     let text = collapsed::text(stacks, view);
     if text.is_empty() {

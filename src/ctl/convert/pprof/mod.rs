@@ -18,10 +18,8 @@ use std::io::Write;
 /// The id of the one mapping. It says that all locations have names, so that readers look for no symbols.
 const MAPPING: u64 = 1;
 
-/// What a profile shows.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The view of `inuse`.
     pub in_use: View,
     /// Whether readers show `alloc` first.
     pub alloc_first: bool,
@@ -172,7 +170,6 @@ fn id(number: usize) -> u64 {
     number as u64 + 1
 }
 
-/// The index of a text.
 fn index(text: &str, texts: &mut Numbering<String>) -> i64 {
     texts.number(text.to_owned()) as i64
 }

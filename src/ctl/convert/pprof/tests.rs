@@ -52,7 +52,10 @@ fn its_types_are_those_of_a_heap_profile() {
             ["inuse_space", "bytes"],
         ]
     );
-    assert_eq!(names(&profile.period_type.unwrap()), ["space", "bytes"]);
+    assert_eq!(
+        names(profile.period_type.as_ref().unwrap()),
+        ["space", "bytes"]
+    );
     assert_eq!(text(&profile, profile.default_sample_type), "inuse_space");
     assert_eq!(profile.period, 64);
     assert_eq!(profile.time_nanos, 1_795_266_480_000_000_000);
@@ -96,7 +99,7 @@ fn a_sample_has_its_account_and_its_innermost_call_first() {
     let profile = decoded(View::AtPeak);
     let largest = profile.sample.iter().max_by_key(|sample| sample.value[3]);
     let largest = largest.unwrap();
-    let label = largest.label[0];
+    let label = &largest.label[0];
     assert_eq!(
         [text(&profile, label.key), text(&profile, label.str)],
         ["account", "obj"]
