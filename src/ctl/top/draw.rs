@@ -46,8 +46,8 @@ fn title(state: &View, place: &str) -> Line<'static> {
     let paused = if state.paused { "PAUSED  " } else { "" };
     let what = match (state.watched, state.hosts.len()) {
         (Some(_), _) => "pyhostctl top".to_owned(),
-        (None, 1) => format!("1 host  by {}", state.sort.title().to_lowercase()),
-        (None, hosts) => format!("{hosts} hosts  by {}", state.sort.title().to_lowercase()),
+        (None, 1) => format!("1 host  by {}", state.sorted_by().to_lowercase()),
+        (None, hosts) => format!("{hosts} hosts  by {}", state.sorted_by().to_lowercase()),
     };
     let order = match (state.watched, state.rising) {
         (None, true) => ", least first",

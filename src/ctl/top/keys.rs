@@ -4,7 +4,7 @@
 //! here: for the terminal, and for a socket that signals write to. crossterm is asked only when there
 //! is input, and reads without blocking.
 
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{self, Event, KeyCode, KeyEvent};
 use pyhost_os::errno::Errno;
 use pyhost_os::file;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
@@ -20,37 +20,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-/// A key that was pressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
-    /// A letter, a digit, a sign.
-    Letter(char),
-    /// An arrow upwards.
-    Up,
-    /// An arrow downwards.
-    Down,
-    /// Home.
-    First,
-    /// End.
-    Last,
-    /// Ctrl-C, or Escape alone.
-    Leave,
-    /// Ctrl-L.
-    Redraw,
-}
-
 /// The event that ended a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Keys.
-    Keys(Vec<Key>),
+    Keys(Vec<KeyEvent>),
     /// The time is over, or the terminal's size has changed.
     Look,
     /// The process continues after a stop; other programs may have used the terminal.
     Continued,
     /// A signal that ends the program was received.
     Ended,
-    /// The terminal is gone.
     Gone,
 }
 
@@ -123,7 +102,7 @@ impl Keys {
         }
         match polled[0].revents {
             // Nothing followed: Escape was pressed, and no key that begins with it.
-            0 if std::mem::take(&mut self.escaped) => Ok(Wake::Keys(vec![Key::Leave])),
+            0 if std::mem::take(&mut self.escaped) => Ok(Wake::Keys(vec![KeyCode::Esc.into()])),
             0 => Ok(Wake::Look),
             libc::POLLIN => Ok(self.read().map_or(Wake::Gone, Wake::Keys)),
             _ => Ok(Wake::Gone),
@@ -131,7 +110,7 @@ impl Keys {
     }
 
     /// Reads the keys that were pressed, until a signal ends the program.
-    fn read(&mut self) -> io::Result<Vec<Key>> {
+    fn read(&mut self) -> io::Result<Vec<KeyEvent>> {
         let mut keys = Vec::new();
         while self.ending.load(Relaxed) == 0 && event::poll(AT_ONCE)? {
             let Event::Key(pressed) = event::read()? else {
@@ -142,7 +121,7 @@ impl Keys {
             match std::mem::take(&mut self.escaped) {
                 true => {}
                 false if pressed.code == KeyCode::Esc => self.escaped = true,
-                false => keys.extend(meaning(pressed)),
+                false => keys.push(pressed),
             }
         }
         Ok(keys)
@@ -174,22 +153,5 @@ fn never_block_input() {
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(terminal) = options.open("/proc/self/fd/0") {
         file::become_input(&terminal);
-    }
-}
-
-/// The meaning of a key for `top`, if it has one.
-fn meaning(pressed: KeyEvent) -> Option<Key> {
-    let control = pressed.modifiers == KeyModifiers::CONTROL;
-    match pressed.code {
-        KeyCode::Char('c') if control => Some(Key::Leave),
-        KeyCode::Char('l') if control => Some(Key::Redraw),
-        KeyCode::Char(letter) if (pressed.modifiers - KeyModifiers::SHIFT).is_empty() => {
-            Some(Key::Letter(letter))
-        }
-        KeyCode::Up => Some(Key::Up),
-        KeyCode::Down => Some(Key::Down),
-        KeyCode::Home => Some(Key::First),
-        KeyCode::End => Some(Key::Last),
-        _ => None,
     }
 }

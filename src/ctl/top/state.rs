@@ -1,103 +1,56 @@
 //! The state of the view: the last moment, the order, the selected host; and the effect of keys.
 
-use super::keys::Key;
 use super::sample::{Moment, SampledHost};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pyhost_record::directory::Identity;
 use ratatui::widgets::TableState;
 use std::cmp::Ordering;
 
-/// A column that the hosts can be sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// Live bytes.
-    Live,
-    /// The highest live bytes.
-    Peak,
-    /// Resident bytes.
-    Resident,
-    /// How much of a cap is used.
-    Used,
-    /// Allocations a second.
-    Allocations,
-    /// Growth a second.
-    Growth,
-    /// Requests that a cap refused.
-    Refused,
-    /// Time since the start.
-    Time,
-    /// Process id.
-    Pid,
-}
+/// The title of a column that the hosts can be sorted by, and its value; an unknown value is the least.
+type Sort = (&'static str, fn(&SampledHost) -> f64);
 
-impl Sort {
-    /// All, with the titles of their columns.
-    const ALL: [(Sort, &str); 9] = [
-        (Sort::Live, "LIVE"),
-        (Sort::Peak, "PEAK"),
-        (Sort::Resident, "RESIDENT"),
-        (Sort::Used, "USED"),
-        (Sort::Allocations, "ALLOC/S"),
-        (Sort::Growth, "GROWTH/S"),
-        (Sort::Refused, "REFUSED"),
-        (Sort::Time, "TIME"),
-        (Sort::Pid, "PID"),
-    ];
-
-    /// The title of its column.
-    pub fn title(self) -> &'static str {
-        Sort::ALL[self as usize].1
-    }
-
-    fn next(self) -> Self {
-        Sort::ALL[(self as usize + 1) % Sort::ALL.len()].0
-    }
-
-    /// The value to sort by; an unknown value is the least.
-    fn value(self, host: &SampledHost) -> f64 {
-        let snapshot = &host.record.snapshot;
-        let rates = || host.total_rates();
-        match self {
-            Sort::Live => snapshot.total_live_bytes as f64,
-            Sort::Peak => snapshot.total_peak_bytes as f64,
-            Sort::Resident => host.resident.map_or(-1.0, |bytes| bytes as f64),
-            Sort::Used => host.fullest().map_or(-1.0, |used| used.percent() as f64),
-            Sort::Allocations => rates().map_or(-1.0, |rates| rates.allocations),
-            Sort::Growth => rates().map_or(f64::MIN, |rates| rates.growth),
-            Sort::Refused => snapshot.refused() as f64,
-            Sort::Time => host.seconds as f64,
-            Sort::Pid => host.identity.pid.into(),
-        }
-    }
-}
+const SORTS: [Sort; 9] = [
+    ("LIVE", |host| host.record.snapshot.total_live_bytes as f64),
+    ("PEAK", |host| host.record.snapshot.total_peak_bytes as f64),
+    ("RESIDENT", |host| {
+        host.resident.map_or(-1.0, |bytes| bytes as f64)
+    }),
+    ("USED", |host| {
+        host.fullest().map_or(-1.0, |used| used.percent() as f64)
+    }),
+    ("ALLOC/S", |host| {
+        host.total_rates().map_or(-1.0, |rates| rates.allocations)
+    }),
+    ("GROWTH/S", |host| {
+        host.total_rates().map_or(f64::MIN, |rates| rates.growth)
+    }),
+    ("REFUSED", |host| host.record.snapshot.refused() as f64),
+    ("TIME", |host| host.seconds as f64),
+    ("PID", |host| host.identity.pid.into()),
+];
 
 /// The effect of a key on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Go on.
     On,
-    /// Draw everything anew.
     Redraw,
-    /// End.
     Leave,
 }
 
-/// The state of the view.
+#[derive(Default)]
 pub struct View {
     /// The process that is watched, where it is one.
     pub watched: Option<i32>,
     /// The hosts, in the order in which they are shown.
     pub hosts: Vec<SampledHost>,
-    /// How the watched process ended.
     pub ended: Option<String>,
     /// How many moments were taken.
     pub number: u64,
-    /// The column by which the hosts are sorted.
-    pub sort: Sort,
+    /// The index in [`SORTS`].
+    sort: usize,
     /// The smallest first.
     pub rising: bool,
-    /// Nothing new is looked at.
     pub paused: bool,
-    /// The help on the keys is shown.
     pub help: bool,
     /// The list's selected line and the first that is shown.
     pub list: TableState,
@@ -110,16 +63,13 @@ impl View {
     pub fn new(watched: Option<i32>) -> Self {
         View {
             watched,
-            hosts: Vec::new(),
-            ended: None,
-            number: 0,
-            sort: Sort::Live,
-            rising: false,
-            paused: false,
-            help: false,
-            list: TableState::new(),
-            selected: None,
+            ..View::default()
         }
+    }
+
+    /// The title of the column by which the hosts are sorted.
+    pub fn sorted_by(&self) -> &'static str {
+        SORTS[self.sort].0
     }
 
     /// Whether there is something to look at.
@@ -141,9 +91,9 @@ impl View {
     }
 
     fn order(&mut self) {
-        let (sort, rising) = (self.sort, self.rising);
+        let ((_, value), rising) = (SORTS[self.sort], self.rising);
         self.hosts.sort_by(|a, b| {
-            let order = sort.value(a).total_cmp(&sort.value(b));
+            let order = value(a).total_cmp(&value(b));
             let order = if rising { order } else { order.reverse() };
             order.then_with(|| -> Ordering { a.identity.pid.cmp(&b.identity.pid) })
         });
@@ -166,29 +116,36 @@ impl View {
         self.selected = self.hosts.get(place).map(|host| host.identity.clone());
     }
 
-    /// Does what a key asks for.
-    pub fn press(&mut self, key: Key) -> Step {
+    pub fn press(&mut self, key: impl Into<KeyEvent>) -> Step {
+        let KeyEvent {
+            code, modifiers, ..
+        } = key.into();
         let place = self.selected().unwrap_or(0);
         let last = self.hosts.len().saturating_sub(1);
-        match key {
-            Key::Leave | Key::Letter('?') if self.help => self.help = false,
-            Key::Leave | Key::Letter('q') => return Step::Leave,
-            Key::Redraw => return Step::Redraw,
-            Key::Letter('?' | 'h') => self.help = true,
-            Key::Letter('p' | ' ') => self.paused = !self.paused,
-            Key::Letter('s') => {
-                self.sort = self.sort.next();
+        let has_control = modifiers == KeyModifiers::CONTROL;
+        let leaves = code == KeyCode::Esc || code == KeyCode::Char('c') && has_control;
+        match code {
+            _ if leaves && !self.help => return Step::Leave,
+            _ if leaves => self.help = false,
+            KeyCode::Char('l') if has_control => return Step::Redraw,
+            KeyCode::Char(_) if !(modifiers - KeyModifiers::SHIFT).is_empty() => {}
+            KeyCode::Char('q') => return Step::Leave,
+            KeyCode::Char('?') => self.help = !self.help,
+            KeyCode::Char('h') => self.help = true,
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('s') => {
+                self.sort = (self.sort + 1) % SORTS.len();
                 self.order();
             }
-            Key::Letter('r') => {
+            KeyCode::Char('r') => {
                 self.rising = !self.rising;
                 self.order();
             }
-            Key::Up | Key::Letter('k') => self.select(place.saturating_sub(1)),
-            Key::Down | Key::Letter('j') => self.select((place + 1).min(last)),
-            Key::First => self.select(0),
-            Key::Last => self.select(last),
-            Key::Letter(_) => {}
+            KeyCode::Up | KeyCode::Char('k') => self.select(place.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select((place + 1).min(last)),
+            KeyCode::Home => self.select(0),
+            KeyCode::End => self.select(last),
+            _ => {}
         }
         Step::On
     }

@@ -159,7 +159,6 @@ fn number(count: f64) -> String {
     format!("{scaled:.1}{}", UNITS[unit])
 }
 
-/// Hours, minutes, seconds.
 pub fn clock(seconds: u64) -> String {
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     format!("{hours}:{minutes:02}:{:02}", seconds % 60)
@@ -197,9 +196,8 @@ fn bar(used: Option<Use>) -> Span<'static> {
     Span::styled(format!("{left} {percent:>3}%"), style)
 }
 
-/// The hosts, one a line.
 pub fn hosts(state: &View, width: u16) -> ViewPart {
-    table(HOSTS, &state.hosts, Some(state.sort.title()), width)
+    table(HOSTS, &state.hosts, Some(state.sorted_by()), width)
 }
 
 /// A host's accounts with their rates and caps; its last marks and its last refusal.
@@ -259,7 +257,6 @@ pub fn watched(state: &View, width: u16) -> Vec<ViewPart> {
     parts
 }
 
-/// The help on the keys.
 pub fn help() -> ViewPart {
     let keys = [
         "q, Ctrl-C      leave",

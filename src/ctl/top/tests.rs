@@ -2,12 +2,12 @@
 
 use super::columns::ViewPart;
 use super::draw::draw as draw_frame;
-use super::keys::Key;
 use super::sample::{Moment, SampledHost};
 use super::state::{Step, View};
 use super::tables;
 use crate::find;
 use crate::process::Usage;
+use crossterm::event::KeyCode;
 use pyhost_record::directory::Identity;
 use pyhost_record::{Record, blank};
 use ratatui::Terminal;
@@ -85,7 +85,7 @@ fn every_size_of_terminal_is_drawn() {
             for count in [0, 1, 50] {
                 let all: Vec<i32> = (1..=count).collect();
                 let mut state = state_of(&all);
-                for key in [Key::Last, Key::Letter('?'), Key::Letter('p')] {
+                for key in [KeyCode::End, KeyCode::Char('?'), KeyCode::Char('p')] {
                     let lines = drawn(&mut state, width, height);
                     assert_eq!(lines.len(), usize::from(height));
                     state.press(key);
@@ -127,9 +127,9 @@ fn the_selected_host_stays_selected_and_in_sight() {
                 .any(|line| line.starts_with(&format!("{pid:>8} ")))
     };
     assert!(shown(&mut state, 1));
-    state.press(Key::Last);
+    state.press(KeyCode::End);
     assert!(shown(&mut state, 50));
-    state.press(Key::Up);
+    state.press(KeyCode::Up);
     // Others end and start; the selected one stays.
     state.take(moment_of(&[49, 70, 71]));
     assert!(shown(&mut state, 49));
@@ -146,19 +146,19 @@ fn the_selected_host_stays_selected_and_in_sight() {
 fn keys_sort_pause_and_leave() {
     let mut state = state_of(&[2, 3, 1]);
     assert_eq!(pids(&state), [1, 2, 3]);
-    while state.sort.title() != "PID" {
-        state.press(Key::Letter('s'));
+    while state.sorted_by() != "PID" {
+        state.press(KeyCode::Char('s'));
     }
     assert_eq!(pids(&state), [3, 2, 1]);
-    state.press(Key::Letter('r'));
+    state.press(KeyCode::Char('r'));
     assert_eq!(pids(&state), [1, 2, 3]);
-    state.press(Key::Letter('p'));
+    state.press(KeyCode::Char('p'));
     assert!(!state.looks());
-    state.press(Key::Letter('p'));
+    state.press(KeyCode::Char('p'));
     assert!(state.looks());
-    state.press(Key::Letter('?'));
+    state.press(KeyCode::Char('?'));
     // The first key that leaves, leaves the help.
-    assert_eq!(state.press(Key::Leave), Step::On);
-    assert_eq!(state.press(Key::Leave), Step::Leave);
-    assert_eq!(state.press(Key::Letter('q')), Step::Leave);
+    assert_eq!(state.press(KeyCode::Esc), Step::On);
+    assert_eq!(state.press(KeyCode::Esc), Step::Leave);
+    assert_eq!(state.press(KeyCode::Char('q')), Step::Leave);
 }
