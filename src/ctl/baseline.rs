@@ -8,7 +8,6 @@ use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find;
 use pyhost_record::directory::{self, Identity};
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Keeps the accounts of a process that runs.
@@ -20,25 +19,21 @@ pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
         return Err(find::runs_no_more(word));
     }
     let kept = directory::baseline(directory, &identity);
-    let refuse = |why: &dyn Display| Failure(format!("'{}' {why}", kept.display()));
-    let folder = directory::open(directory).map_err(|error| refuse(&error))?;
+    let folder = directory::open(directory).map_err(|error| Failure::of(&kept, error))?;
     directory::forget_baselines(&folder);
     directory::keep_baseline(&folder, &identity, &document.into_report().1)
-        .map_err(|error| refuse(&format_args!("cannot be written ({error})")))?;
+        .map_err(|error| Failure::of(&kept, format!("cannot be written ({error})")))?;
     print(&format!(
         "process {word}: its baseline is '{}'\n",
         kept.display()
     ))
 }
 
-/// The process whose file is at `path`.
 fn identity_of(path: &Path) -> Result<Identity, Failure> {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(Identity::of_file_name).ok_or_else(|| {
-        Failure(format!(
-            "'{}' is not named like a file of --live; expected a second report or process id",
-            path.display()
-        ))
+        let what = "is not named like a file of --live; expected a second report or process id";
+        Failure::of(path, what)
     })
 }
 

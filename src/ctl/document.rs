@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 /// The largest report that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// The content of a file.
 pub enum Document {
     /// A card and a ledger; whether their process runs; their file.
     Record(Box<Record>, bool, PathBuf),
@@ -28,11 +27,8 @@ pub enum Document {
 
 impl Document {
     /// Reads a file of either kind.
-    ///
-    /// # Errors
-    /// It is neither, or cannot be read: a line that names the file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
+        let refuse = |what: String| Failure::of(path, what);
         let bytes = bytes_of(path).map_err(refuse)?;
         if record::begins(&bytes) {
             let record = Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
@@ -66,7 +62,6 @@ impl Document {
         }
     }
 
-    /// The summary of its process.
     pub fn summary(self) -> Summary {
         match self {
             Document::Report(report, _) => Summary::of_report(report),

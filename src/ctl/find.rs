@@ -20,9 +20,7 @@ const FILLING: Duration = Duration::from_millis(2);
 pub struct FoundHost {
     /// The process, by the name of its file.
     pub identity: Identity,
-    /// The contents of its file.
     pub record: Record,
-    /// Its memory and processor time.
     pub usage: Usage,
 }
 
@@ -45,7 +43,6 @@ pub fn names(hosts: &[FoundHost]) -> Vec<Name> {
     hosts.iter().map(name).collect()
 }
 
-/// The hosts of a directory.
 pub struct Found {
     /// The hosts that run, by process id.
     pub hosts: Vec<FoundHost>,
@@ -60,10 +57,7 @@ pub struct Found {
 pub fn running(directory: &Path) -> Result<Found, Failure> {
     let paths = match files(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Failure(format!(
-                "'{}' cannot be read ({error})",
-                directory.display()
-            )));
+            return Err(Failure::unreadable(directory, &error));
         }
         found => found.unwrap_or_default(),
     };

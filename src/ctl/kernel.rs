@@ -32,7 +32,6 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Writes the kernel's file.
 pub fn run(options: &KernelOptions) -> Result<(), Failure> {
     let environment = variable("VIRTUAL_ENV");
     let local = || variable("HOME").map(|home| PathBuf::from(home).join(".local"));
@@ -45,23 +44,21 @@ pub fn run(options: &KernelOptions) -> Result<(), Failure> {
         .ok_or_else(none)?
         .join("share/jupyter/kernels/pyhost");
     let file = folder.join("kernel.json");
-    let refuse = |what: String| Failure(format!("'{}' {what}", file.display()));
     match fs::read(&file) {
         Ok(text) => {
             let found: Value = serde_json::from_slice(&text).unwrap_or_default();
             if found["display_name"] != DISPLAY {
-                return Err(refuse(
-                    "is another kernel's; expected --prefix DIR".to_owned(),
-                ));
+                let what = "is another kernel's; expected --prefix DIR";
+                return Err(Failure::of(&file, what));
             }
             fs::remove_file(&file)
-                .map_err(|error| refuse(format!("cannot be replaced ({error})")))?;
+                .map_err(|error| Failure::of(&file, format!("cannot be replaced ({error})")))?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(refuse(format!("cannot be read ({error})"))),
+        Err(error) => return Err(Failure::unreadable(&file, &error)),
     }
     fs::create_dir_all(&folder)
-        .map_err(|error| Failure(format!("'{}' cannot be made ({error})", folder.display())))?;
+        .map_err(|error| Failure::of(&folder, format!("cannot be made ({error})")))?;
     let host = sweep::host();
     let defaults = ["--lines", "--stats=off"].map(str::to_owned);
     let of_host = match options.options.is_empty() {

@@ -13,13 +13,8 @@ use std::path::Path;
 
 /// Writes bytes to a path: a file, whole or not at all, or a device, a FIFO or an open descriptor,
 /// which are written into.
-///
-/// # Errors
-/// The path cannot be written: a line that names it.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let shown = path.display();
-    let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{shown}' {why}"));
-    let (place, target) = look(path, &refuse)?;
+    let (place, target) = look(path)?;
     let written = match target {
         Target::New | Target::Old => write_file(&place, target, bytes),
         Target::Stream => File::options()
@@ -28,28 +23,21 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             .and_then(|mut file| file.write_all(bytes)),
         Target::Descriptor(own) => write_descriptor(own, bytes),
     };
-    written.map_err(|error| refuse(&format_args!("cannot be written ({error})")))
+    written.map_err(|error| Failure::of(path, format!("cannot be written ({error})")))
 }
 
 /// Whether [`write()`] could write to a path, as far as that can be known without a change.
-///
-/// # Errors
-/// A line that names the path.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    let refuse = |why: &dyn std::fmt::Display| Failure(format!("'{}' {why}", path.display()));
-    let (place, target) = look(path, &refuse)?;
-    output::check(&place, target).map_err(|refusal| refuse(&refusal))
+    let (place, target) = look(path)?;
+    output::check(&place, target).map_err(|refusal| Failure::of(path, refusal))
 }
 
-fn look(
-    path: &Path,
-    refuse: &impl Fn(&dyn std::fmt::Display) -> Failure,
-) -> Result<(PathBuffer, Target), Failure> {
-    let absolute = std::path::absolute(path).map_err(|error| refuse(&error))?;
+fn look(path: &Path) -> Result<(PathBuffer, Target), Failure> {
+    let absolute = std::path::absolute(path).map_err(|error| Failure::of(path, error))?;
     let place = PathBuffer::of(absolute.as_os_str().as_bytes());
-    let mut place = place.ok_or_else(|| refuse(&OutputError::TooLong))?;
-    let target = output::look_for_result(&mut place).map_err(|refusal| refuse(&refusal))?;
-    Ok((place, target))
+    let mut place = place.ok_or_else(|| Failure::of(path, OutputError::TooLong))?;
+    let target = output::look_for_result(&mut place);
+    Ok((place, target.map_err(|refusal| Failure::of(path, refusal))?))
 }
 
 /// Writes a file beside its place, then moves it there.

@@ -42,7 +42,6 @@ pub struct DiffOptions {
     pub b: Option<String>,
 }
 
-/// The schema's name, the first field of the JSON form.
 const SCHEMA: &str = "pyhost-diff/1";
 
 /// Compares A with B; a process id alone is compared with its baseline.
@@ -71,12 +70,11 @@ fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
     let summary = Document::read(path)?.summary();
     let report = &summary.report;
     let stacks = report.lines.is_some().then(|| Stacks::by_thread(report));
-    let refuse = |what| Failure(format!("'{}' {what}", path.display()));
-    let stacks = stacks.transpose().map_err(refuse)?;
+    let stacks = stacks.transpose();
+    let stacks = stacks.map_err(|what| Failure::of(path, what))?;
     Ok((summary, stacks))
 }
 
-/// Both forms of a comparison.
 pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>) -> [String; 2] {
     let pairs = pairs(a, b);
     let text = to_text(a, b, &pairs) + &lines.map_or(String::new(), LineChanges::to_text);

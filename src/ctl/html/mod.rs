@@ -88,9 +88,8 @@ pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
 }
 
 fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
-    let refuse = |what: String| Failure(format!("'{}' {what}", path.display()));
-    let text = text_of_file(path).map_err(refuse)?;
-    Timeline::of_text(&text).map_err(|error| refuse(error.to_string()))
+    let timeline = text_of_file(path).and_then(|text| Timeline::of_text(&text));
+    timeline.map_err(|what| Failure::of(path, what))
 }
 
 fn baseline_of(what: &str, directory: &Path) -> Result<Baseline, Failure> {

@@ -32,7 +32,7 @@ pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failu
     // Its file goes when it ends, perhaps in the middle.
     let answer = answer.map_err(|error| match Document::read(&path) {
         Ok(document) if document.is_running() => {
-            Failure(format!("'{}' cannot be written ({error})", path.display()))
+            Failure::of(&path, format!("cannot be written ({error})"))
         }
         _ => find::runs_no_more(name),
     })?;

@@ -102,6 +102,6 @@ fn answer(request: &Request, client: &Client<'_>, directory: &Path, names: &Name
             }
             Err(Failure(text)) => Response::failed(&text),
         },
-        _ => Response::not_found(),
+        _ => Response::refused("404 Not Found"),
     }
 }

@@ -9,13 +9,11 @@ pub const LIMIT: usize = 8 * 1024;
 /// The headers that are read at most.
 const HEADERS: usize = 64;
 
-/// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     method: String,
     /// The path, without what follows a question mark.
     pub path: String,
-    /// What follows it.
     pub query: Query,
     /// The `Host` header: of several that differ, one that no server has.
     pub host: Option<String>,
@@ -24,18 +22,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads the bytes of a request that have come so far. Returns `None` if more must come.
-    ///
-    /// # Errors
-    /// The bytes are not a valid request. The error is the response to send.
+    /// Reads the bytes of a request that have come so far. Returns `None` if more must come. The error is the response to send.
     pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
         let mut headers = [EMPTY_HEADER; HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
         match parsed.parse(bytes) {
             Ok(Status::Complete(_)) => {}
             Ok(Status::Partial) if bytes.len() < LIMIT => return Ok(None),
-            Ok(Status::Partial) | Err(Error::TooManyHeaders) => return Err(Response::too_large()),
-            Err(_) => return Err(Response::bad_request()),
+            Ok(Status::Partial) | Err(Error::TooManyHeaders) => {
+                return Err(Response::refused("431 Request Header Fields Too Large"));
+            }
+            Err(_) => return Err(Response::refused("400 Bad Request")),
         }
         let values = |name: &'static str| {
             let headers = parsed.headers.iter();
@@ -61,12 +58,10 @@ impl Request {
         }))
     }
 
-    /// Whether the request only reads.
     pub fn reads(&self) -> bool {
         matches!(self.method.as_str(), "GET" | "HEAD")
     }
 
-    /// Whether the response has no body.
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }

@@ -24,7 +24,6 @@ impl Response {
         }
     }
 
-    /// A successful response.
     pub fn ok(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Response {
             status: "200 OK",
@@ -42,9 +41,9 @@ impl Response {
         }
     }
 
-    /// There is nothing at that path.
-    pub fn not_found() -> Self {
-        Response::told("404 Not Found", "", "404 Not Found")
+    /// A refusal that the status says all of.
+    pub fn refused(status: &'static str) -> Self {
+        Response::told(status, "", status)
     }
 
     /// Nothing can be written here.
@@ -60,17 +59,6 @@ impl Response {
         Response::told("421 Misdirected Request", "", text)
     }
 
-    /// No request.
-    pub fn bad_request() -> Self {
-        Response::told("400 Bad Request", "", "400 Bad Request")
-    }
-
-    /// A request line or headers that are too long or too many.
-    pub fn too_large() -> Self {
-        let status = "431 Request Header Fields Too Large";
-        Response::told(status, "", status)
-    }
-
     /// The hosts cannot be looked at; `text` says why.
     pub fn failed(text: &str) -> Self {
         Response::told("500 Internal Server Error", "", text)
@@ -81,7 +69,6 @@ impl Response {
         Response::told(status, "X-Go-Pprof: 1\r\n", text)
     }
 
-    /// Its first line, without the version.
     #[cfg(test)]
     pub fn status(&self) -> &'static str {
         self.status

@@ -22,13 +22,9 @@ use std::time::Instant;
 
 /// A host at the moment.
 pub struct SampledHost {
-    /// Who it is.
     pub identity: Identity,
-    /// The record from its file.
     pub record: Record,
-    /// Resident bytes.
     pub resident: Option<u64>,
-    /// Seconds since its start.
     pub seconds: u64,
     /// The last moment, for rates.
     pub since: Option<Since>,
@@ -44,7 +40,6 @@ pub struct Since {
 /// Changes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Allocations.
     pub allocations: f64,
     /// Live bytes.
     pub growth: f64,
@@ -53,9 +48,7 @@ pub struct Rates {
 /// A cap and what is live below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Its scope.
     pub scope: Scope,
-    /// The cap in bytes.
     pub cap: u64,
     /// Live bytes of its scope.
     pub live: u64,
@@ -102,7 +95,6 @@ impl SampledHost {
         })
     }
 
-    /// All accounts' rates.
     pub fn total_rates(&self) -> Option<Rates> {
         let blocks = |snapshot: &Snapshot| {
             let all = snapshot.accounts().map(|(_, figures)| figures.total_blocks);
@@ -111,7 +103,6 @@ impl SampledHost {
         self.rates(|snapshot| (blocks(snapshot), snapshot.total_live_bytes))
     }
 
-    /// An account's rates.
     pub fn account_rates(&self, account: Account) -> Option<Rates> {
         self.rates(|snapshot| {
             let figures = snapshot.account(account);
@@ -119,7 +110,6 @@ impl SampledHost {
         })
     }
 
-    /// The cap over `scope`.
     pub fn cap(&self, scope: Scope) -> Option<Use> {
         let cap = self.record.caps.iter().find(|cap| cap.scope == scope)?;
         Some(Use {
@@ -132,7 +122,6 @@ impl SampledHost {
         })
     }
 
-    /// The cap that is used most.
     pub fn fullest(&self) -> Option<Use> {
         let all = self
             .record
@@ -143,14 +132,12 @@ impl SampledHost {
     }
 }
 
-/// The moment before, a process's.
 struct Before {
     at: Instant,
     started: u64,
     snapshot: Snapshot,
 }
 
-/// Takes the moments.
 pub struct Sampler {
     directory: PathBuf,
     before: HashMap<String, Before>,
@@ -200,10 +187,6 @@ impl Sampler {
         })
     }
 
-    /// Looks.
-    ///
-    /// # Errors
-    /// The directory cannot be read, or the watched process's file is no longer a host's.
     pub fn look(&mut self) -> Result<Moment, Failure> {
         let mut ended = None;
         let found = match &mut self.watched {
@@ -262,10 +245,7 @@ impl Watched {
             // It has just ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(Failure(format!(
-                    "'{}' cannot be read ({error})",
-                    entry.path.display()
-                )));
+                return Err(Failure::unreadable(&entry.path, &error));
             }
         };
         let watched = Watched { entry, file };
@@ -273,13 +253,12 @@ impl Watched {
     }
 
     fn read(&self) -> Result<Record, Failure> {
-        let refuse = |what: String| Failure(format!("'{}' {what}", self.entry.path.display()));
-        let cannot = |error| refuse(format!("cannot be read ({error})"));
+        let cannot = |error| Failure::unreadable(&self.entry.path, &error);
         let length = self.file.metadata().map_err(cannot)?.len();
         let start = length.saturating_sub(SIZE as u64);
         let mut bytes = vec![0; SIZE];
         self.file.read_exact_at(&mut bytes, start).map_err(cannot)?;
-        Record::of_bytes(&bytes).map_err(|error| refuse(error.to_string()))
+        Record::of_bytes(&bytes).map_err(|error| Failure::of(&self.entry.path, error))
     }
 
     /// The counters, and how the process ended, if it has. Whether it runs is asked first: what is

@@ -60,7 +60,6 @@ impl Place {
     }
 }
 
-/// Answers a request for a place.
 pub fn answer(place: &Place, request: &Request, client: &Client<'_>, directory: &Path) -> Response {
     if !request.reads() {
         return Response::not_allowed();
@@ -125,7 +124,7 @@ fn change(
         (host.stacks()?, monotonic())
     };
     if !client.waits(Duration::from_secs(seconds.into())) {
-        return Err(Response::bad_request()); // to nobody
+        return Err(Response::refused("400 Bad Request")); // to nobody
     }
     let _one = MAKING.lock();
     let again = host.again(directory)?;
