@@ -6,10 +6,8 @@ use crate::find::path_of;
 use crate::model::Report;
 use std::path::{Path, PathBuf};
 
-/// A report.
 #[derive(Debug)]
 pub struct Input {
-    /// The report.
     pub report: Box<Report>,
     /// The same in JSON.
     pub text: String,
@@ -19,7 +17,6 @@ pub struct Input {
     pub file: Option<PathBuf>,
 }
 
-/// Reads the report that `what` names.
 pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
     if what == "-" {
         let refuse = |what| Failure(format!("standard input {what}"));

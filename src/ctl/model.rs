@@ -23,9 +23,7 @@ pub type Ordered<T> = IndexMap<String, T>;
 
 impl Report {
     /// Reads a report in JSON. The text may be anything: serde_json bounds how deeply it may nest.
-    ///
-    /// # Errors
-    /// It is not a report: the end of a line that begins with the file's name.
+    /// The error is the end of a line that begins with the file's name.
     pub fn of_json(text: &str) -> Result<Self, String> {
         let refuse = |error: serde_json::Error| format!("is not a report in JSON ({error})");
         let value: Value = serde_json::from_str(text).map_err(refuse)?;
@@ -110,7 +108,6 @@ macro_rules! parts {
 }
 
 parts! {
-    /// The whole report.
     pub struct Report {
         pub schema: String,
         pub partial: bool,
@@ -181,7 +178,6 @@ parts! {
         pub largest_peak_resident_at_most_bytes: Option<i64>,
     }
 
-    /// An account's figures.
     pub struct Account {
         pub active: bool,
         pub live_bytes: i64,
@@ -259,7 +255,6 @@ parts! {
         pub line: Option<i64>,
     }
 
-    /// The resident size, explained.
     pub struct Balance {
         pub resident_bytes: i64,
         pub rows: Vec<BalanceRow>,
@@ -284,7 +279,6 @@ parts! {
         pub largest: Vec<BigBlock>,
     }
 
-    /// A balance sheet, and the moment that it is of.
     pub struct SheetAtPeak {
         pub seconds: f64,
         pub live_bytes: i64,
@@ -325,7 +319,6 @@ parts! {
         pub region: Option<Ordered<Value>>,
     }
 
-    /// The bounded heap.
     pub struct Region {
         pub size_bytes: i64,
         pub reserved_bytes: i64,
@@ -349,7 +342,6 @@ parts! {
         pub injected: i64,
     }
 
-    /// Guard pages.
     pub struct Guards {
         pub min_bytes: i64,
         pub every: i64,

@@ -8,11 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The memory and processor time of a process. None for what `/proc` does not say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Resident bytes.
     pub resident: Option<u64>,
-    /// The most bytes that were resident.
     pub peak_resident: Option<u64>,
-    /// Seconds of processor time, user and system.
     pub cpu_seconds: Option<f64>,
 }
 

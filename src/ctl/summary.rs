@@ -11,7 +11,6 @@ use std::fmt::Write;
 /// A process at one moment, for people.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Its report.
     pub report: Box<Report>,
     /// The command line in one line, plain.
     pub command: String,
@@ -20,7 +19,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of a report.
     pub fn of_report(report: Box<Report>) -> Self {
         Summary {
             command: command(&report),
@@ -109,7 +107,6 @@ fn count(number: i64) -> u64 {
     number.max(0) as u64
 }
 
-/// Bytes for people.
 fn bytes(number: i64) -> Bytes {
     Bytes(count(number))
 }

@@ -22,7 +22,6 @@ fn moment(text: &str) -> Result<Utc, String> {
     Utc::of_text(text).ok_or_else(|| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
 }
 
-/// Names the calls.
 pub fn run(options: &SymbolizeOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
     std::io::stdin()

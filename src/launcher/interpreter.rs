@@ -22,10 +22,8 @@ const MACHINE: u16 = elf::EM_AARCH64;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("the machine of an interpreter is known on x86-64 and aarch64");
 
-/// Reads the begin of a program; what the system knows of the file.
-///
-/// # Errors
-/// The rest of a line that begins with the path: why it cannot be hosted, and what is expected.
+/// Reads the beginning of a program; returns what the system knows of the file. The error is the rest of a line that begins
+/// with the path.
 pub fn check(path: &Path) -> Result<Metadata, String> {
     let (found, head) = read(path).map_err(|error| format!("cannot be read ({error})"))?;
     if head.starts_with(b"#!") {

@@ -28,7 +28,6 @@ impl Change<'_> {
     }
 }
 
-/// The lines that changed.
 pub struct LineChanges<'a> {
     view: View,
     /// Those that grew first, by the most bytes; those that shrank last.
@@ -74,7 +73,6 @@ impl<'a> LineChanges<'a> {
         (largest, more)
     }
 
-    /// The section of the text.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{:<8}{:>11}{:>11}{:>12}{:>12}\n",
@@ -111,7 +109,6 @@ impl<'a> LineChanges<'a> {
         text
     }
 
-    /// The member `lines` of the JSON form.
     pub fn to_json(&self) -> Value {
         let row = |change: &Change| {
             let mut row = json!({"name": change.subject.to_string()});

@@ -14,7 +14,6 @@ pub struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// The stacks that this report lists.
     pub fn new(stacks: &'a Stacks, view: View) -> Self {
         let sites = stacks.of_view(view).into_iter();
         let listed: Vec<&Site> = sites.filter(|site| site.is_listed).collect();

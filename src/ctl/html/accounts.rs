@@ -20,7 +20,6 @@ fn about(name: &str) -> &'static str {
     }
 }
 
-/// The section.
 pub fn section(report: &Report) -> Markup {
     let accounts = &report.accounts;
     let most = accounts.values().map(|account| account.peak_bytes).max();

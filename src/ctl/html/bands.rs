@@ -5,9 +5,7 @@ use super::timeline::{Sample, Timeline};
 
 /// Samples as bands: the upper edge of each account's, in bytes.
 pub struct Stack {
-    /// Seconds since the start.
     pub time: f64,
-    /// The upper edge of each band, in bytes.
     pub edges: Vec<f64>,
 }
 
@@ -32,7 +30,6 @@ pub fn stack(sample: &Sample, names: &[String]) -> Stack {
 
 /// A cap's height over time; a new piece where it was gone.
 pub struct CapLine {
-    /// The scope of the cap.
     pub scope: String,
     /// The index of the account that it is; None for all together.
     pub account: Option<usize>,

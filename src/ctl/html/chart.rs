@@ -44,7 +44,6 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// The height of a line of labels.
     fn lane(&self) -> i32 {
         self.font * 5 / 4
     }
@@ -97,7 +96,6 @@ const TICK: i32 = 8;
 
 /// A picture, and the data that it leaves out.
 pub struct Picture {
-    /// The `svg` element.
     pub svg: Markup,
     /// Scopes whose caps are too high to be drawn.
     pub out_of_sight: Vec<String>,
@@ -110,7 +108,6 @@ pub struct Picture {
 /// How a picture shows live bytes that are not resident: reserved, or never written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outline {
-    /// There are none.
     None,
     /// As a dashed line above the bands.
     Drawn,

@@ -13,7 +13,6 @@ fn threads(count: i64) -> String {
     }
 }
 
-/// The section of leaks.
 pub fn leaks(leaks: &Leaks) -> Markup {
     let row = |group: &LeakGroup| {
         html! {
@@ -46,7 +45,6 @@ pub fn leaks(leaks: &Leaks) -> Markup {
     }
 }
 
-/// The section of guard pages.
 pub fn guards(guards: &Guards) -> Markup {
     facts(&[
         ("blocks from", bytes(guards.min_bytes)),

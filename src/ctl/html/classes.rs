@@ -88,7 +88,6 @@ fn account(name: &str, classes: &[SizeClass]) -> Markup {
     }
 }
 
-/// The section.
 pub fn section(accounts: &Ordered<Vec<SizeClass>>) -> Markup {
     html! {
         p.note { "A column for each size of block, from the smallest to the largest: filled, what is live; pale, the room of its pages." }

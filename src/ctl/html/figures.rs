@@ -17,7 +17,6 @@ pub fn maybe_bytes(number: Option<i64>) -> Markup {
     number.map_or_else(unknown, bytes)
 }
 
-/// A count.
 pub fn count(number: i64) -> Markup {
     html! { data value=(number) { (text::count(number)) } }
 }
@@ -65,7 +64,6 @@ pub fn scroll(label: &str, table: &impl Render) -> Markup {
 /// The titles of a table's columns: of texts, of numbers behind them, and of more texts.
 pub type Titles<'a> = [&'a [&'a str]; 3];
 
-/// The head of a table.
 pub fn head([left, numbers, right]: Titles) -> Markup {
     html! {
         thead { tr {
@@ -122,7 +120,6 @@ pub fn value(name: &str, value: &Value) -> Markup {
     }
 }
 
-/// A truth value.
 pub fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }

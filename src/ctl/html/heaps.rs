@@ -12,7 +12,6 @@ fn members(members: &Ordered<Value>) -> Markup {
     facts(&rows)
 }
 
-/// The section of NumPy.
 pub fn numpy(numpy: &Numpy) -> Markup {
     let mut rows = vec![("array data from", html! { (text::clean(&numpy.allocator)) })];
     if let Some(version) = &numpy.version {
@@ -34,7 +33,6 @@ pub fn numpy(numpy: &Numpy) -> Markup {
     }
 }
 
-/// The section of the bounded heap.
 pub fn region(region: &Region) -> Markup {
     html! {
         (bar("obj", [region.peak_committed_bytes, region.committed_bytes], region.size_bytes))

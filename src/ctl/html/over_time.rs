@@ -22,7 +22,6 @@ pub fn absent() -> Markup {
     }
 }
 
-/// The section of a timeline.
 pub fn section(timeline: &Timeline) -> Markup {
     let samples = timeline.thinned(STRETCHES);
     if samples.is_empty() {

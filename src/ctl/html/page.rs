@@ -25,7 +25,6 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     fill='%233b5bdb'%3E%3Crect y='9' width='4' height='7'/%3E%3Crect x='6' y='5' width='4' height='11'/%3E%3Crect \
     x='12' width='4' height='16'/%3E%3C/g%3E%3C/svg%3E";
 
-/// A section of the page.
 struct Section {
     id: &'static str,
     title: &'static str,
@@ -33,9 +32,6 @@ struct Section {
 }
 
 /// Makes the page of a report, whose text is `json`; its sampled lines are compared with those of the baseline.
-///
-/// # Errors
-/// Why the page cannot be made, as the end of a line that begins with the report's name.
 pub fn page(
     report: &Report,
     json: &str,

@@ -6,7 +6,6 @@ use super::{balance, refusal, text};
 use crate::model::{AtPeak, BigBlocks};
 use maud::{Markup, html};
 
-/// The big blocks of a moment.
 pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
     html! {
         @if found.blocks > 0 {
@@ -17,7 +16,6 @@ pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
     }
 }
 
-/// The section.
 pub fn section(peak: &AtPeak) -> Markup {
     let moment = vec![
         ("after", html! { (text::seconds(peak.seconds)) }),

@@ -66,7 +66,6 @@ fn moment(text: &str) -> String {
     }
 }
 
-/// The page's header.
 pub fn header(report: &Report) -> Markup {
     let (ending, is_fine) = ending(report);
     let process = &report.process;

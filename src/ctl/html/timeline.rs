@@ -13,10 +13,8 @@ const MOST_ACCOUNTS: usize = 64;
 /// More bytes than this no process has; so many of so many accounts can be added up.
 const MOST_BYTES: i64 = 1 << 56;
 
-/// Figures over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// The process that was sampled.
     pub pid: Option<i64>,
     /// When it started, in UTC, as RFC 3339; the times below count from there.
     pub started: Option<String>,
@@ -24,11 +22,9 @@ pub struct Timeline {
     pub interval: Option<f64>,
     /// The accounts' names, in the order of [`Sample::accounts`].
     pub accounts: Vec<String>,
-    /// The samples.
     pub samples: Vec<Sample>,
     /// The caps from a moment on, each a scope and its bytes.
     pub caps: Vec<(f64, Vec<(String, i64)>)>,
-    /// Marks, refusals, the end.
     pub events: Vec<Event>,
     /// Events for which the file had no room.
     pub events_left_out: i64,
@@ -37,41 +33,32 @@ pub struct Timeline {
 /// The figures of a moment, in bytes; never below zero.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Seconds since the start.
     pub time: f64,
     /// Resident bytes; `None` if the kernel did not provide them.
     pub resident: Option<i64>,
     /// Live bytes of all accounts, each block once.
     pub total: i64,
-    /// Live bytes of each account.
     pub accounts: Vec<i64>,
 }
 
-/// An event of the timeline.
 #[derive(Debug)]
 pub struct Event {
-    /// Seconds since the start.
     pub time: f64,
-    /// Its kind.
     pub kind: Kind,
     /// Its name or its message. The text comes from the file and is not trusted.
     pub text: String,
 }
 
-/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The script's `pyhost.mark`.
     Mark,
-    /// A request that a cap refused.
     Refusal,
-    /// The process ended.
     End,
 }
 
 pyhost_os::named!(Kind: "mark" Mark, "refused" Refusal, "end" End);
 
-/// The first line.
 #[derive(Deserialize)]
 struct Head {
     timeline: String,
@@ -83,11 +70,6 @@ struct Head {
 }
 
 impl Timeline {
-    /// Reads the text of a file.
-    ///
-    /// # Errors
-    /// The end of a line that begins with the file's name: it is not a timeline, or one of its lines
-    /// is not JSON.
     pub fn of_text(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
         let head = lines.next().map(|(_, line)| line).unwrap_or_default();

@@ -14,7 +14,6 @@ pub fn is_enough(watched: &Watched) -> bool {
     watched.looks.len() as u32 >= LOOKS / 2
 }
 
-/// A table of the lines that rise.
 pub fn text(watched: &Watched, verdict: &Verdict) -> String {
     let mut text = format!(
         "process {}: {} looks in {:.0} s, one sample in {}\n",
@@ -87,7 +86,6 @@ fn rows(text: &mut String, watched: &Watched, lines: &[Rising]) {
     }
 }
 
-/// The same as a line of JSON.
 pub fn json(watched: &Watched, verdict: &Verdict) -> String {
     let row = |line: &Rising| {
         json!({

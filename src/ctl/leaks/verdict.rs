@@ -46,7 +46,6 @@ pub struct Rising<'a> {
     /// Growth of the live bytes from the first part to the last.
     pub growth: i64,
     pub error: i64,
-    /// Live bytes at the last look.
     pub live: i64,
     /// The age of the live bytes at the last look.
     pub age: Age,
@@ -64,7 +63,6 @@ struct Line<'a> {
     most: (i64, Option<Account>),
 }
 
-/// What the readings say of a process's lines.
 #[derive(Debug)]
 pub struct Verdict<'a> {
     /// The lines that rise, those that have grown most first.
@@ -73,7 +71,6 @@ pub struct Verdict<'a> {
     pub largest_other: Option<Rising<'a>>,
 }
 
-/// Judges all lines.
 pub fn judge(watched: &Watched) -> Verdict<'_> {
     let interval = watched.last.interval();
     let mut rising = Vec::new();
@@ -114,7 +111,6 @@ pub fn least_rate(watched: &Watched) -> i64 {
     an_hour(40 * watched.last.interval().max(1) as i64, watched.span)
 }
 
-/// Bytes an hour, of so many in a time.
 pub fn an_hour(bytes: i64, span: Duration) -> i64 {
     (bytes as f64 * 3600.0 / span.as_secs_f64().max(1e-3)) as i64
 }

@@ -15,22 +15,18 @@ use std::time::{Duration, Instant};
 /// How often the samples are read.
 pub const LOOKS: u32 = 64;
 
-/// The sums of a site at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub live: Sum,
     pub allocated: Sum,
 }
 
-/// A process as it was watched.
 pub struct Watched {
-    /// The process's id and command.
     pub process: String,
     /// The samples at the last moment: their sites are in the order of `looks`.
     pub last: Samples,
     /// For each moment, the sums of the sites that there were.
     pub looks: Vec<Vec<Look>>,
-    /// From the first look to the last.
     pub span: Duration,
     /// Whether the process ended before the time was over.
     pub has_ended: bool,
@@ -133,7 +129,6 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
     Ok(watched)
 }
 
-/// The sums of all sites.
 pub fn look(samples: &Samples) -> Vec<Look> {
     let of_site = |site| Look {
         live: samples.sum(site, View::Live),

@@ -5,7 +5,6 @@ use crate::model::escaped;
 use crate::stacks::Frame;
 use serde_json::{Value, json};
 
-/// The schema's name, the first field.
 const SCHEMA: &str = "pyhost-lines/1";
 
 /// A line of JSON with the first `top` rows.

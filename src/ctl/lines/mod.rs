@@ -77,7 +77,6 @@ pub fn no_samples(name: &Name) -> Failure {
     ))
 }
 
-/// Shows the lines that were asked for.
 pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directory);

@@ -77,7 +77,6 @@ pub enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The line of a call.
     pub fn of_call(call: &'a Frame) -> Self {
         match &call.place {
             Some((file, line)) => Subject::Line {
@@ -195,13 +194,11 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The account with the most bytes.
     pub fn account(&self) -> &'a str {
         self.accounts.first().copied().unwrap_or_default()
     }
 }
 
-/// The rows of a view.
 #[derive(Debug)]
 pub struct Table<'a> {
     pub stacks: &'a Stacks,
@@ -313,7 +310,6 @@ impl<'a> Table<'a> {
         self.view.has_ages() && self.by != By::Type
     }
 
-    /// The sum of rows.
     pub fn sum_of(rows: &[Row]) -> Amount {
         let plus = |sum: Amount, row: &Row| sum.plus(row.sum).unwrap_or(sum);
         rows.iter().fold(Amount::default(), plus)

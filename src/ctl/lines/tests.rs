@@ -40,7 +40,6 @@ fn mixed() -> Stacks {
     .unwrap()
 }
 
-/// The names and bytes of all rows.
 fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
     let table = Table::new(stacks, view, by, None);
     let rows = table.rows.iter();
@@ -48,7 +47,6 @@ fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
         .collect()
 }
 
-/// The names, bytes and errors of all rows.
 fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
     let stacks = mixed();
     let table = Table::new(&stacks, View::AtPeak, by, account);

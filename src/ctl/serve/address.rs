@@ -12,7 +12,6 @@ const PORT: u16 = 14450;
 /// The address where none is named.
 const HOST: &str = "127.0.0.1";
 
-/// A host's name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -80,7 +79,6 @@ impl Address {
         &self.host
     }
 
-    /// Listens there.
     pub fn listen(&self) -> Result<TcpListener, Failure> {
         TcpListener::bind((self.host.as_str(), self.port)).map_err(|error| {
             Failure(match error.kind() {

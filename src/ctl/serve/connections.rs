@@ -13,15 +13,12 @@ use std::sync::{Arc, Weak};
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
-/// The time within which a request must arrive.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// The time within which a client must take a response.
 const RESPONSE_TIME: Duration = Duration::from_secs(10);
 /// The time that a client has to close the connection after its response.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The time until the next attempt if the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most connections that are open at a time.
 const MOST: usize = 64;
 
 /// Makes the response to a request.
@@ -69,7 +66,6 @@ impl Connection<'_> {
     }
 }
 
-/// Serves for ever.
 pub fn serve(listener: &TcpListener, answer: Answer<'_>) -> ! {
     scope(|scope| {
         // The oldest first.
@@ -153,7 +149,6 @@ fn serve_one(mut stream: &TcpStream, answer: Answer<'_>) -> io::Result<()> {
     }
 }
 
-/// The time until a deadline.
 fn left_until(deadline: Instant) -> io::Result<Duration> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(ErrorKind::TimedOut.into()),

@@ -69,7 +69,6 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The name of the machine.
 fn machine_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())

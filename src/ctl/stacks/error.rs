@@ -21,7 +21,6 @@ pub fn square(error_bytes: i64, interval: i64) -> f64 {
     (error_bytes as f64 - missed(interval)).max(0.0).powi(2)
 }
 
-/// The error of a sum with these squares; at most the largest number.
 pub fn error_bytes(squares: f64, interval: i64) -> i64 {
     (squares.sqrt() + missed(interval)).round() as i64
 }

@@ -24,7 +24,6 @@ pub enum View {
 }
 
 impl View {
-    /// All of them, in the order of the report.
     pub const ALL: [View; 5] = [
         View::AtPeak,
         View::AtAccountPeak,
@@ -48,7 +47,6 @@ impl View {
         matches!(self, View::Live | View::Grown)
     }
 
-    /// The name for people.
     pub fn title(self) -> &'static str {
         match self {
             View::AtPeak => "bytes live at the peak",
@@ -140,7 +138,6 @@ impl Amount {
         }
     }
 
-    /// The sum, if it fits.
     pub fn plus(self, other: Amount) -> Option<Amount> {
         Some(Amount {
             bytes: self.bytes.checked_add(other.bytes)?,
@@ -158,7 +155,6 @@ pub struct Frame {
     pub name: String,
     /// The call's file and line; None if the frame is no call.
     pub place: Option<(String, u32)>,
-    /// The library of a native call.
     pub library: Option<String>,
 }
 

@@ -35,16 +35,13 @@ const MOST_TYPES: usize = 32;
 /// The stacks of a report, and the facts that formats show.
 #[derive(Debug)]
 pub struct Stacks {
-    /// The script's command.
     pub command: String,
-    /// When the process started.
     pub started: Option<Utc>,
     /// How long it ran, in seconds.
     pub seconds: Option<f64>,
     /// The mean distance of two samples, in bytes.
     pub interval: i64,
     pub samples: i64,
-    /// Samples that were lost.
     pub dropped: i64,
     /// The frames, by number.
     pub frames: Vec<Frame>,
@@ -67,7 +64,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site's amount in a view.
     pub fn amount(&self, view: View) -> Amount {
         self.amounts[view as usize]
     }
@@ -87,9 +83,7 @@ impl Stacks {
     }
 
     /// Puts the views of a report together: a site for each account and stack.
-    ///
-    /// # Errors
-    /// The report has no samples, or they are not valid: the end of a line that begins with the report's name.
+    /// The error is the end of a line that begins with the report's name.
     pub fn of_report(report: &Report) -> Result<Self, String> {
         Stacks::gathered(report, false)
     }
@@ -160,7 +154,6 @@ impl Stacks {
         frames.filter(|frame| frame.place.is_some())
     }
 
-    /// The sampling error of an amount.
     pub fn error_bytes(&self, amount: Amount) -> i64 {
         error_bytes(amount.square, self.interval)
     }
@@ -224,7 +217,6 @@ impl Gathering {
         Ok(())
     }
 
-    /// The number of a site.
     fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<usize>) -> usize {
         let key = (named(account), thread.map(named), stack);
         let site = self.keys.number(key);

@@ -15,7 +15,6 @@ use std::collections::HashMap;
 const MOST_CALLS: usize = 1_000_000;
 
 impl Stacks {
-    /// The stacks of a process's samples.
     pub fn of_samples(command: &str, samples: &Samples) -> Result<Self, String> {
         let most_bytes = |site| {
             let bytes = |view| samples.sum(site, view).bytes();

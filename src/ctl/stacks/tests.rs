@@ -26,7 +26,6 @@ pub fn sum(bytes: i64, blocks: i64) -> Value {
     json!({"bytes": bytes, "blocks": blocks, "error_bytes": 1, "stacks": 9})
 }
 
-/// A report with these sampled lines.
 pub fn with_lines(lines: &Value) -> Value {
     json!({
         "schema": "pyhost-report/1",

@@ -5,21 +5,17 @@ use serde::{Deserialize, Serialize};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// With an exit status.
     Status(i32),
     /// With an exit status, after a `MemoryError` that nothing caught.
     MemoryError(i32),
     /// With an exit status, and `--leak-check` found a leak.
     Leak(i32),
-    /// By a signal.
     Signal(i32),
     /// By a fatal error of CPython's.
     Fatal,
-    /// It took too long.
     Hang,
 }
 

@@ -39,7 +39,6 @@ impl Cases {
         self.0.entry(unfailed()).or_default().error = Some(reason.to_owned());
     }
 
-    /// The file.
     pub fn text(&self, subject: &str) -> String {
         let title = clean(&format!("pyhostctl sweep of {subject}"));
         let cases = || self.0.values();

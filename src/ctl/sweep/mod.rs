@@ -141,7 +141,6 @@ pub fn host() -> PathBuf {
         .unwrap_or_else(|| NAME.into())
 }
 
-/// Makes the runs.
 struct Program<'a> {
     host: &'a Path,
     /// The rules of the variable.
@@ -176,11 +175,10 @@ impl Program<'_> {
     }
 
     fn cannot(&self, error: &std::io::Error) -> Failure {
-        Failure(format!("'{}' cannot be run ({error})", self.host.display()))
+        Failure::of(self.host, format!("cannot be run ({error})"))
     }
 }
 
-/// A sweep and its results so far.
 struct Sweep<'a> {
     options: &'a SweepOptions,
     subject: String,

@@ -14,7 +14,6 @@ const MOST_WAITING: usize = 1000;
 /// How often the caller may say how far the sweep is while no run ends.
 const TICK: Duration = Duration::from_millis(500);
 
-/// What is done with runs.
 pub trait Sweep {
     /// The result of the run, if it is known without one.
     fn known(&mut self, number: u64) -> Option<Run>;
@@ -24,7 +23,6 @@ pub trait Sweep {
     fn ended(&mut self, number: u64, run: &Run) -> Result<(), Failure>;
     /// Looks at a result, in their order, and decides whether the sweep goes on.
     fn look(&mut self, number: u64, run: Run) -> Result<ControlFlow<()>, Failure>;
-    /// Some time has passed.
     fn tick(&mut self);
 }
 

@@ -20,7 +20,6 @@ pub struct Progress {
     is_open: bool,
 }
 
-/// How far a sweep is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// The request that failed last.
@@ -34,7 +33,6 @@ pub struct Done {
 }
 
 impl Progress {
-    /// Begins to count the time.
     pub fn new(subject: String, expected: Option<u64>) -> Self {
         let now = Instant::now();
         Progress {
@@ -72,7 +70,6 @@ impl Progress {
         self.is_open = self.is_terminal;
     }
 
-    /// Clears the line of a terminal.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.is_open) {
             let _ = write!(stderr(), "\r\x1b[K");

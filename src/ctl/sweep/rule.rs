@@ -98,7 +98,6 @@ impl Rule {
 /// The requests that fail, one a run: `first`, `first + step`, ... below `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first request to fail.
     pub first: u64,
     /// The first that is not tried any more; `None` tries until the program passes.
     pub end: Option<u64>,
@@ -107,7 +106,6 @@ pub struct Range {
 }
 
 impl Range {
-    /// The requests.
     pub fn numbers(self) -> impl Iterator<Item = u64> {
         let next = move |number: &u64| number.checked_add(self.step);
         let numbers = std::iter::successors(Some(self.first), next);

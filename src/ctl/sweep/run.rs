@@ -24,10 +24,8 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Lines of a run's standard error that are kept.
 const KEPT_LINES: usize = 40;
 
-/// The result of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// How it ended.
     pub end: End,
     /// The failures that were injected into the process itself: number, account, size, place.
     pub injected: Vec<String>,
@@ -35,7 +33,6 @@ pub struct Run {
     pub errors: Vec<String>,
     /// The number of lines before them.
     pub errors_left_out: usize,
-    /// How long it took.
     pub seconds: f64,
     /// The requests that the sweep's rule counted, if the run was to count them.
     pub requests: Option<u64>,
@@ -70,7 +67,6 @@ pub struct Runner {
     host: PathBuf,
     program: Vec<OsString>,
     timeout: Duration,
-    /// The files of the runs.
     folder: TempDir,
     /// The signal that ends the sweep, or 0.
     ending: Arc<AtomicUsize>,

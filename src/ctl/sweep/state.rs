@@ -28,7 +28,6 @@ pub struct State {
     known: HashMap<u64, Run>,
 }
 
-/// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line<R> {
     /// The request that failed; 0 for the run in which none did.
@@ -84,7 +83,6 @@ impl State {
         })
     }
 
-    /// Whether this is the path of the file.
     pub fn is_in(&self, path: &Path) -> bool {
         let own = self.file.as_ref().map(|(_, file)| file.metadata());
         match (own, path.metadata()) {
@@ -98,7 +96,6 @@ impl State {
         self.known.remove(&number)
     }
 
-    /// Keeps a result.
     pub fn keep(&mut self, number: u64, run: &Run) -> Result<(), Failure> {
         let Some((path, file)) = &mut self.file else {
             return Ok(());

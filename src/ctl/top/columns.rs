@@ -8,15 +8,11 @@ use ratatui::widgets::{Row, Table, Widget};
 
 /// A column of rows of `T`.
 pub struct Column<T: ?Sized> {
-    /// The title above it.
     pub title: &'static str,
-    /// Its width in letters.
     pub width: u16,
-    /// Whether its cells begin at the left.
     pub left: bool,
     /// Columns of the highest rank are left out first; rank 0 stays.
     pub rank: u8,
-    /// Returns a row's cell.
     pub cell: fn(&T) -> Span<'static>,
 }
 
@@ -25,15 +21,12 @@ const GAP: u16 = 1;
 /// The width of the longest command line: 83 letters, each at most two cells wide.
 const LONGEST: u16 = 166;
 
-/// A part of a view.
 pub enum ViewPart {
-    /// Lines of text.
     Lines(Vec<Line<'static>>),
     /// A table, and its size with the titles.
     Table(Box<Table<'static>>, Size),
 }
 
-/// The style of titles.
 pub const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The columns that fit into `width` letters, in their order.
@@ -106,7 +99,6 @@ pub fn table<'a, T: ?Sized + 'a>(
 }
 
 impl ViewPart {
-    /// Its number of lines.
     pub fn height(&self) -> u16 {
         match self {
             ViewPart::Lines(lines) => lines.len().min(u16::MAX.into()) as u16,

@@ -10,7 +10,6 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Lists the hosts of a directory.
 pub fn run(directory: &Path) -> Result<(), Failure> {
     // As wide as the terminal; all for a program that reads it.
     let is_terminal = std::io::stdout().is_terminal();

@@ -26,7 +26,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
     pub fn enter() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

@@ -8,7 +8,6 @@ use crate::diff::{Change, LineChanges};
 use crate::stacks::{Stacks, View};
 use maud::{Markup, html};
 
-/// The tables of the lines that changed.
 pub fn section(stacks: &Stacks, baseline: &Baseline, views: &[View]) -> Markup {
     let Baseline {
         summary,

@@ -15,7 +15,6 @@ use crate::summary::Summary;
 use maud::{Markup, html};
 use tree::Tree;
 
-/// The script of the icicle.
 pub const SCRIPT: &str = include_str!("script.js");
 
 /// The report that the page compares its own with.
@@ -25,10 +24,6 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Reads a report's samples.
-    ///
-    /// # Errors
-    /// It has no valid samples: the end of a line that begins with its name.
     pub fn new(report: Box<Report>) -> Result<Self, String> {
         Ok(Baseline {
             stacks: Stacks::by_thread(&report)?,
@@ -43,10 +38,8 @@ pub struct Section {
     pub data: Option<String>,
 }
 
-/// The section of a report; None if its host took no samples.
-///
-/// # Errors
-/// There is a baseline, and the report has no valid samples: the end of a line.
+/// The section of a report; None if its host took no samples. Samples that are not valid are an error only if there is a
+/// baseline to compare them with.
 pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Section>, String> {
     let stacks = match Stacks::by_thread(report) {
         Ok(stacks) => stacks,
@@ -164,7 +157,6 @@ fn legend(is_comparison: bool, has_native_calls: bool) -> Vec<(&'static str, &'s
     }
 }
 
-/// A view for people.
 fn text_of(view: View) -> &'static str {
     let title = view.title();
     title.strip_prefix("bytes ").unwrap_or(title)

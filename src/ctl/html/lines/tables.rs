@@ -8,7 +8,6 @@ use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Stacks, View};
 use maud::{Markup, html};
 
-/// Lines that a table has.
 const LINES: usize = 10;
 
 /// The table of the first view, and the others folded.
@@ -85,7 +84,6 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// The line, and the package that it called.
 fn line_of(table: &Table, row: &Row) -> Markup {
     html! {
         (subject(&row.subject))
@@ -93,7 +91,6 @@ fn line_of(table: &Table, row: &Row) -> Markup {
     }
 }
 
-/// A line as code.
 pub fn subject(subject: &Subject) -> Markup {
     match subject {
         Subject::Line { .. } => html! { code { (text::clean(&subject.to_string())) } },
@@ -101,7 +98,6 @@ pub fn subject(subject: &Subject) -> Markup {
     }
 }
 
-/// A number of lines.
 pub fn lines(count: usize) -> String {
     match count {
         1 => "1 line".to_owned(),

@@ -58,7 +58,6 @@ impl Node {
     }
 }
 
-/// The tree of the calls.
 pub struct Tree<'a> {
     nodes: Vec<Node>,
     places: HashMap<(usize, usize), usize>,
@@ -261,7 +260,6 @@ fn left_out(accounts: &[&str], stacks: &Stacks, baseline: Option<&Compared>) -> 
     View::ALL.into_iter().map(of_view).collect()
 }
 
-/// Makes the rows of a node.
 struct Rows<'a> {
     accounts: &'a [&'a str],
     left_out: LeftOut,
@@ -327,7 +325,6 @@ impl Rows<'_> {
     }
 }
 
-/// The JSON of the script.
 #[derive(Serialize)]
 struct Written {
     /// Bytes that an estimate lacks or has too many of, whatever was found; the script adds it to the error of each sum.

@@ -21,9 +21,6 @@ pub struct Sampled {
 
 impl Sampled {
     /// The host of that name that runs; without a name, the only one that has samples.
-    ///
-    /// # Errors
-    /// There is none, or there are several: the response that says so.
     pub fn find(name: Option<&Name>, directory: &Path) -> Result<Self, Response> {
         let mut hosts = all(directory)?;
         match name {
@@ -115,12 +112,10 @@ impl Sampled {
         })
     }
 
-    /// The script's name.
     pub fn command(&self) -> String {
         crate::stacks::named(&self.host.record.card().script.get())
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,7 +138,6 @@ impl Sampled {
     }
 }
 
-/// All hosts that run.
 pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
     let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
     let names = find::names(&found.hosts);

@@ -15,7 +15,6 @@ allocs        the same, those allocated so far first
 ?debug=1      as a table, for people
 ";
 
-/// The page.
 pub fn text(directory: &Path) -> Result<String, Response> {
     let hosts = all(directory)?;
     let mut text = match hosts.len() {

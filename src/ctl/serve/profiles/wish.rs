@@ -7,7 +7,6 @@ use crate::stacks::View;
 /// The longest time of a change, in seconds.
 const LONGEST: u32 = 300;
 
-/// A profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Live bytes first.
@@ -28,7 +27,6 @@ impl Kind {
     }
 }
 
-/// A request for a profile.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wish {
     pub kind: Kind,
@@ -41,10 +39,6 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Reads the values.
-    ///
-    /// # Errors
-    /// One of them is not valid: the response that says so.
     pub fn of_query(kind: Kind, query: &Query) -> Result<Self, Response> {
         let refuse = |text: &str| Response::no_profile("400 Bad Request", text);
         let number = |name: &str, expected: &str| match query.value(name) {
