@@ -8,6 +8,7 @@ use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, times
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
 
 /// A path, or another text that ends with a zero byte, as a call takes it.
 #[repr(transparent)]
@@ -54,6 +55,7 @@ unsafe extern "C" {
     pub safe fn at_quick_exit(function: extern "C" fn()) -> c_int;
     pub safe fn chdir(path: Text<'_>) -> c_int;
     pub safe fn clock_gettime(clock: libc::clockid_t, time: &mut timespec) -> c_int;
+    pub safe fn exit(status: c_int) -> !;
     pub safe fn faccessat(folder: c_int, path: Text<'_>, mode: c_int, flags: c_int) -> c_int;
     pub safe fn fflush(stream: Option<&mut libc::FILE>) -> c_int;
     pub safe fn fchmod(file: c_int, mode: libc::mode_t) -> c_int;
@@ -159,6 +161,46 @@ pub fn thread_name() -> [u8; 16] {
     // SAFETY: the kernel writes 16 bytes at most (PR_GET_NAME of prctl(2)).
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name
+}
+
+/// Lets a process trace this one, which the scope 1 of the security module Yama asks for (PR_SET_PTRACER of prctl(2)).
+pub fn allow_tracer(process: pid_t) {
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, process, 0, 0, 0) };
+}
+
+/// A thread of another process that this one traces. Each request is ptrace(2)'s of its name; false if the system refuses.
+pub struct Tracee(pub pid_t);
+
+impl Tracee {
+    pub fn seize(&self) -> bool {
+        self.request(libc::PTRACE_SEIZE as c_long, 0, 0)
+    }
+
+    pub fn interrupt(&self) -> bool {
+        self.request(libc::PTRACE_INTERRUPT as c_long, 0, 0)
+    }
+
+    pub fn detach(&self, signal: c_int) -> bool {
+        self.request(libc::PTRACE_DETACH as c_long, 0, signal as usize)
+    }
+
+    /// The general registers, as many as there is room for.
+    pub fn read_registers(&self, room: &[AtomicU64]) -> bool {
+        let mut vector = libc::iovec {
+            iov_base: room.as_ptr().cast_mut().cast(),
+            iov_len: size_of_val(room),
+        };
+        let vector = (&raw mut vector).expose_provenance();
+        let general = libc::NT_PRSTATUS.into();
+        self.request(libc::PTRACE_GETREGSET as c_long, general, vector)
+    }
+
+    fn request(&self, operation: c_long, number: c_long, data: usize) -> bool {
+        let thread = c_long::from(self.0);
+        // SAFETY: registers go to the room of the vector, which is as long as it says; the other requests take numbers.
+        unsafe { libc::syscall(libc::SYS_ptrace, operation, thread, number, data) == 0 }
+    }
 }
 
 /// Reads memory of this process by the system, which refuses what is not there. Returns how many bytes it has read.

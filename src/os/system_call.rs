@@ -1,12 +1,12 @@
-//! System calls without libc: no preloaded library, and no function that the executable exports, stands between. And the
-//! request to Valgrind, which is made by instructions too.
+//! System calls without libc: no preloaded library, and no function that the executable exports, stands between. And what else
+//! is made by instructions: a call on another stack, and the request to Valgrind.
 
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
 #[cfg(not(miri))]
 use std::arch::asm;
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_void};
 
 /// Makes a system call; -1 with `errno` if the kernel gives an error, as syscall(2).
 ///
@@ -68,6 +68,30 @@ pub fn end_now(status: c_int) -> ! {
     }
 }
 
+/// Copies this process by `clone(2)`. The system sends it `signal` at the end of the copy, or none for 0. Returns the copy's id, 0 in
+/// the copy, and `None` if the system refuses.
+///
+/// # Safety
+/// The copy has one thread and copies of locks that others may hold: it does only what a signal handler may, and does not
+/// return to the code of the caller.
+pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
+    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
+    let copy = unsafe { system_call(libc::SYS_clone, [signal as usize]) };
+    (copy >= 0).then_some(copy as libc::pid_t)
+}
+
+/// Runs `run` in a copy of this process, as [`copy_process`], which ends with it. `run` does only what a signal handler may: if
+/// another thread holds a lock, nobody gives it back in the copy.
+pub fn run_in_copy(signal: c_int, run: impl FnOnce()) -> Option<libc::pid_t> {
+    // SAFETY: the copy ends below. What a lock protects stays closed to it, and the memory is its own.
+    let copy = unsafe { copy_process(signal) };
+    if copy == Some(0) {
+        run();
+        end_now(0);
+    }
+    copy
+}
+
 /// Fills bytes with random ones, as far as the system has some (getrandom(2)).
 pub fn fill_with_random(bytes: &mut [u8]) {
     const NOT_WAITING: usize = 1;
@@ -110,6 +134,64 @@ pub fn is_readable(address: usize) -> bool {
     // SAFETY: the kernel checks the address and changes nothing, as there is no such way to change a mask.
     let result = unsafe { silent_system_call(libc::SYS_rt_sigprocmask, [NO_WAY, address, 0, 8]) };
     result == -libc::EINVAL as isize
+}
+
+/// Memory for a stack.
+#[repr(C, align(64))]
+pub struct Stack<const N: usize>(pub [u8; N]);
+
+/// Calls `work` with `memory` for its stack. `work` fits there, and does not unwind.
+pub fn call_on<const N: usize, F: FnMut()>(memory: &mut Stack<N>, work: &mut F) {
+    const { assert!(N >= 64 << 10 && N.is_multiple_of(64)) };
+    unsafe extern "C" fn call<F: FnMut()>(work: *mut c_void) {
+        // SAFETY: `call_on` passes its own argument, which it borrows meanwhile.
+        unsafe { (*work.cast::<F>())() };
+    }
+    let top = memory.0.as_mut_ptr_range().end;
+    let work: *mut c_void = (&raw mut *work).cast();
+    // SAFETY: nobody else uses the memory, which is aligned to 64 bytes at its end too, and as large as a stack for
+    // signals. The stack pointer is kept in a register that the callee preserves, and put back; the call is one by C's
+    // rules on an aligned stack, and does not unwind.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {function}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            function = in(reg) call::<F> as *const (),
+            in("rdi") work,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "mov x20, sp",
+            "mov sp, {top}",
+            "blr {function}",
+            "mov sp, x20",
+            top = in(reg) top,
+            function = in(reg) call::<F> as *const (),
+            in("x0") work,
+            out("x20") _,
+            clobber_abi("C"),
+        );
+        #[cfg(target_arch = "arm")]
+        asm!(
+            "mov r4, sp",
+            "mov sp, {top}",
+            "blx {function}",
+            "mov sp, r4",
+            top = in(reg) top,
+            function = in(reg) call::<F> as *const (),
+            in("r0") work,
+            out("r4") _,
+            clobber_abi("C"),
+        );
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
+        compile_error!("a call on another stack is written for x86-64, aarch64 and arm");
+    }
 }
 
 /// Whether the process runs under Valgrind: the request RUNNING_ON_VALGRIND of `valgrind.h`,

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use crate::errno::{Errno, errno};
-use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
 use crate::process;
 use pyhost_os::calls::{nanosleep, waitpid};
@@ -14,7 +13,7 @@ use pyhost_os::clock::monotonic;
 use pyhost_os::file;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::signals::SignalSet;
-use pyhost_os::system_call::system_call;
+use pyhost_os::system_call::{copy_process, run_in_copy, system_call};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
@@ -47,19 +46,6 @@ pub fn find() -> Option<CString> {
 fn executable(path: PathBuf) -> Option<CString> {
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
     file::is_executable(&path).then_some(path)
-}
-
-/// Copies this process by `clone(2)`, which sends it `signal` at the end of the copy, or none for 0. Returns the copy's id,
-/// 0 in the copy, and `None` if the system refuses.
-///
-/// # Safety
-/// The copy has one thread and copies of locks that others may hold: it does only what a signal handler may, and does not
-/// return to the host's code.
-pub unsafe fn copy_process(signal: c_int) -> Option<libc::pid_t> {
-    next::resolve();
-    // SAFETY: the caller's duties; without flags the call copies all memory, and returns twice.
-    let made = unsafe { call!(SYSCALL(libc::SYS_clone, signal.into(), 0, 0, 0, 0), -1) };
-    (made >= 0).then_some(made as libc::pid_t)
 }
 
 /// Whether the system gives orphans to this process: it is the first of its pid namespace, or a reaper (prctl(2)).
@@ -200,11 +186,9 @@ pub fn start(
     for (place, argument) in list[..7].iter_mut().zip(arguments) {
         *place = argument.as_ptr();
     }
-    // SAFETY: the copy calls the system alone, and becomes the program or ends.
-    match unsafe { copy_process(signal) } {
-        Some(0) => become_program(&Detached(()), program, &list, streams),
-        copy => copy,
-    }
+    run_in_copy(signal, || {
+        become_program(&Detached(()), program, &list, streams)
+    })
 }
 
 fn become_program(

@@ -4,8 +4,6 @@
 //! Nothing here allocates. Not for signal handlers all the same: reading takes the kernel a
 //! millisecond and more.
 
-#![allow(unsafe_code)]
-
 use super::small_file;
 use crate::file::{self, Fd};
 use crate::mapping::page_size;
@@ -226,6 +224,7 @@ impl<'a> PageMap<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::{Mapped, advise_huge_pages};
 
     #[test]
     fn the_lines_of_a_mapping_are_put_together() {
@@ -266,17 +265,10 @@ mod tests {
         let Some(mut map) = PageMap::open(&mut buffer) else {
             return; // a system that hides it
         };
-        let mapping = crate::mapping::Mapping::reserve(64 * page).unwrap();
-        let start = mapping.addresses().start;
-        // SAFETY: memory of this test's own, of which the first three pages are written.
-        unsafe {
-            libc::madvise(
-                mapping.start().as_ptr().cast(),
-                64 * page,
-                libc::MADV_NOHUGEPAGE,
-            );
-            mapping.start().write_bytes(1, 3 * page);
-        }
+        let mut mapped = Mapped::<u8>::reserve(64 * page).unwrap();
+        let start = mapped.addresses().start;
+        advise_huge_pages(mapped.as_mut_ptr(), 64 * page, false);
+        mapped[..3 * page].fill(1);
         let present = map.count(start, start + 64 * page);
         assert_eq!((present.own, present.shared), (3, 0));
         let mut text = vec![0; 16384];

@@ -3,16 +3,15 @@
 //! A thread cannot read those of the others of its process, so a copy of the process does, by ptrace(2): it stops each for a
 //! moment. If the system forbids that, or a debugger has the threads already, their registers are not searched.
 
-#![allow(unsafe_code)]
-
 use super::memory::Range;
 use super::table::{Table, new_table};
 use crate::observe::pyhostctl_process;
 use crate::process::{self, small_file};
-use pyhost_os::calls::{nanosleep, waitpid};
+use pyhost_os::calls::{Tracee, allow_tracer, nanosleep, waitpid};
 use pyhost_os::clock::monotonic;
 use pyhost_os::mapping::Shared;
 use pyhost_os::signals::SignalSet;
+use pyhost_os::system_call::run_in_copy;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -46,30 +45,21 @@ pub fn add(ranges: &mut Table<Range>) {
     let (may_begin, room) = (&memory[0], &memory[ROOM / 8..]);
     // No handler of the script's runs in the copy.
     let mask = SignalSet::all().block();
-    // SAFETY: the copy reads registers, and ends.
-    let copy = unsafe { pyhostctl_process::copy_process(0) };
-    match copy {
-        None => {
-            mask.make_mask();
-            return;
+    let copy = run_in_copy(0, || {
+        wait_until(PATIENCE, || may_begin.load(Acquire) != 0);
+        for (&thread, room) in threads.iter().zip(room.chunks(ROOM / 8)) {
+            read(&Tracee(thread), room);
         }
-        Some(0) => {
-            wait_until(PATIENCE, || may_begin.load(Acquire) != 0);
-            threads
-                .iter()
-                .zip(room.chunks(ROOM / 8))
-                .for_each(|(&thread, room)| read(thread, room));
-            process::end_now(0);
-        }
-        Some(copy) => {
-            if is_asked_for() {
-                // SAFETY: takes numbers.
-                unsafe { libc::prctl(libc::PR_SET_PTRACER, copy, 0, 0, 0) };
-            }
-            may_begin.store(1, Release);
-            pyhostctl_process::wait(copy, PATIENCE);
-        }
+    });
+    let Some(copy) = copy else {
+        mask.make_mask();
+        return;
+    };
+    if is_asked_for() {
+        allow_tracer(copy);
     }
+    may_begin.store(1, Release);
+    pyhostctl_process::wait(copy, PATIENCE);
     mask.make_mask();
     let addresses = room.as_ptr_range();
     ranges.push(Range {
@@ -102,42 +92,22 @@ fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 /// Reads the registers of a thread of the process that this one is a copy of.
-fn read(thread: libc::pid_t, room: &[AtomicU64]) {
-    const SEIZE: libc::c_long = 0x4206;
-    const INTERRUPT: libc::c_long = 0x4207;
-    const GETREGSET: libc::c_long = 0x4204;
-    const DETACH: libc::c_long = 17;
-    const GENERAL: libc::c_long = 1; // NT_PRSTATUS
-    const PTRACE_EVENT_STOP: libc::c_int = 128;
-    let vector = libc::iovec {
-        iov_base: room.as_ptr().cast_mut().cast(),
-        iov_len: size_of_val(room),
-    };
-    // SAFETY: the registers go to the room, which is as long as said; the other calls take numbers.
-    let trace = |operation: libc::c_long, number: libc::c_long, data: usize| unsafe {
-        libc::syscall(
-            libc::SYS_ptrace,
-            operation,
-            libc::c_long::from(thread),
-            number,
-            data,
-        ) == 0
-    };
-    if !trace(SEIZE, 0, 0) {
+fn read(thread: &Tracee, room: &[AtomicU64]) {
+    if !thread.seize() {
         return;
     }
     let mut status = 0;
-    let stopped = || waitpid(thread, Some(&mut status), libc::__WALL | libc::WNOHANG) == thread;
-    if !(trace(INTERRUPT, 0, 0) && wait_until(OF_THREAD, stopped)) {
+    let stopped = || waitpid(thread.0, Some(&mut status), libc::__WALL | libc::WNOHANG) == thread.0;
+    if !(thread.interrupt() && wait_until(OF_THREAD, stopped)) {
         return; // as the copy ends, the system lets it go
     }
-    trace(GETREGSET, GENERAL, (&raw const vector).addr());
+    thread.read_registers(room);
     // A signal that has stopped it first is still to come.
-    let is_interrupt = status >> 16 == PTRACE_EVENT_STOP;
+    let is_interrupt = status >> 16 == libc::PTRACE_EVENT_STOP;
     let signal = if is_interrupt {
         0
     } else {
         libc::WSTOPSIG(status)
     };
-    trace(DETACH, 0, signal as usize);
+    thread.detach(signal);
 }
