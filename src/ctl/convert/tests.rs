@@ -24,20 +24,6 @@ pub fn convert_all(stacks: &Stacks) {
 }
 
 #[test]
-fn a_report_without_samples_names_the_option() {
-    for report in [
-        with_lines(&Value::Null),
-        json!({
-            "schema": "pyhost-report/1", "accounts": {}, "total": {"live_bytes": 0, "peak_bytes": 0}
-        }),
-    ] {
-        let error = stacks_of(&report).unwrap_err();
-        assert!(error.contains("`pyhost --lines`"), "{error}");
-    }
-    convert_all(&empty());
-}
-
-#[test]
 fn what_is_mapped_beside_the_total_is_left_out() {
     let stack = [call("f", "f.py", 1)];
     let rows = json!([row("mapped", 500, 1, &stack), row("obj", 7, 1, &stack)]);
@@ -90,6 +76,7 @@ fn rows_that_no_host_writes_are_refused_in_a_line() {
         assert!(error.contains(part), "{part}: {error}");
         assert_eq!(error.lines().count(), 1);
     }
+    convert_all(&empty());
     let deepest = vec![call("f", "f.py", 1); 4000];
     convert_all(&stacks_of(&of_peak(json!([row("obj", i64::MAX, 1, &deepest)]))).unwrap());
 }
