@@ -4,11 +4,10 @@
 //! again starts without rates; so does a program that replaces another by `exec`.
 
 use crate::failure::Failure;
-use crate::find;
-use crate::find::Name;
+use crate::find::{self, Name};
 use crate::process::Usage;
 use pyhost_ledger::card::ProcessState;
-use pyhost_ledger::{Account, Scope, Snapshot};
+use pyhost_ledger::{AccountFigures, Scope, Snapshot};
 use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
 use pyhost_record::{Record, SIZE};
@@ -65,48 +64,32 @@ impl Use {
 impl SampledHost {
     /// A host of which nothing earlier is known.
     pub fn at_once(found: find::FoundHost) -> Self {
-        let find::FoundHost {
-            identity,
-            record,
-            usage,
-        } = found;
-        let until = match record.card().ended() {
+        let card = found.record.card();
+        let until = match card.ended() {
             0 => clock::now(),
             ended => ended,
         };
-        let started = record.card().started.load(Relaxed);
         SampledHost {
-            resident: usage.resident,
-            seconds: until.saturating_sub(started) / 1_000_000_000,
-            identity,
-            record,
+            seconds: until.saturating_sub(card.started.load(Relaxed)) / 1_000_000_000,
+            identity: found.identity,
+            record: found.record,
+            resident: found.usage.resident,
             since: None,
         }
     }
 
-    fn rates(&self, count: impl Fn(&Snapshot) -> (u64, u64)) -> Option<Rates> {
+    pub fn figures(&self, scope: Scope) -> AccountFigures {
+        figures(&self.record.snapshot, scope)
+    }
+
+    pub fn rates(&self, scope: Scope) -> Option<Rates> {
         let since = self.since?;
-        let (blocks, bytes) = count(&self.record.snapshot);
-        let (earlier_blocks, earlier_bytes) = count(&since.snapshot);
-        let moved = bytes as i128 - earlier_bytes as i128;
+        let (now, before) = (self.figures(scope), figures(&since.snapshot, scope));
+        let blocks = now.total_blocks.checked_sub(before.total_blocks)?;
+        let moved = now.live_bytes as i128 - before.live_bytes as i128;
         Some(Rates {
-            allocations: blocks.checked_sub(earlier_blocks)? as f64 / since.seconds,
+            allocations: blocks as f64 / since.seconds,
             growth: moved as f64 / since.seconds,
-        })
-    }
-
-    pub fn total_rates(&self) -> Option<Rates> {
-        let blocks = |snapshot: &Snapshot| {
-            let all = snapshot.accounts().map(|(_, figures)| figures.total_blocks);
-            all.fold(0, u64::wrapping_add)
-        };
-        self.rates(|snapshot| (blocks(snapshot), snapshot.total_live_bytes))
-    }
-
-    pub fn account_rates(&self, account: Account) -> Option<Rates> {
-        self.rates(|snapshot| {
-            let figures = snapshot.account(account);
-            (figures.total_blocks, figures.live_bytes)
         })
     }
 
@@ -115,32 +98,36 @@ impl SampledHost {
         Some(Use {
             scope,
             cap: cap.bytes,
-            live: match scope {
-                Scope::Total => self.record.snapshot.total_live_bytes,
-                Scope::Account(account) => self.record.snapshot.account(account).live_bytes,
-            },
+            live: self.figures(scope).live_bytes,
         })
     }
 
     pub fn fullest(&self) -> Option<Use> {
-        let all = self
-            .record
-            .caps
-            .iter()
-            .filter_map(|cap| self.cap(cap.scope));
+        let caps = self.record.caps.iter();
+        let all = caps.filter_map(|cap| self.cap(cap.scope));
         all.max_by_key(Use::percent)
     }
 }
 
-struct Before {
-    at: Instant,
-    started: u64,
-    snapshot: Snapshot,
+/// The figures of an account or of all; blocks of all may lie in each other, so none are live.
+fn figures(snapshot: &Snapshot, scope: Scope) -> AccountFigures {
+    let blocks = snapshot.accounts().map(|(_, figures)| figures.total_blocks);
+    match scope {
+        Scope::Account(account) => *snapshot.account(account),
+        Scope::Total => AccountFigures {
+            live_bytes: snapshot.total_live_bytes,
+            peak_bytes: snapshot.total_peak_bytes,
+            total_blocks: blocks.fold(0, u64::wrapping_add),
+            refused: snapshot.refused(),
+            ..AccountFigures::EMPTY
+        },
+    }
 }
 
 pub struct Sampler {
     directory: PathBuf,
-    before: HashMap<String, Before>,
+    /// By file and start: a program that replaces another by `exec` has its file and another start.
+    before: HashMap<(String, u64), (Instant, Snapshot)>,
     watched: Option<Watched>,
 }
 
@@ -207,23 +194,16 @@ impl Sampler {
         let mut hosts = Vec::with_capacity(found.len());
         for host in found {
             let started = host.record.card().started.load(Relaxed);
-            let name = host.identity.file_name();
-            let earlier = before
-                .remove(&name)
-                .filter(|earlier| earlier.started == started);
-            let since = earlier.map(|earlier| Since {
-                snapshot: earlier.snapshot,
-                seconds: now.duration_since(earlier.at).as_secs_f64().max(0.001),
+            let process = (host.identity.file_name(), started);
+            let since = before.remove(&process).map(|(at, snapshot)| Since {
+                snapshot,
+                seconds: now.duration_since(at).as_secs_f64().max(0.001),
             });
-            let before = Before {
-                at: now,
-                started,
-                snapshot: host.record.snapshot,
-            };
-            self.before.insert(name, before);
-            let mut host = SampledHost::at_once(host);
-            host.since = since;
-            hosts.push(host);
+            self.before.insert(process, (now, host.record.snapshot));
+            hosts.push(SampledHost {
+                since,
+                ..SampledHost::at_once(host)
+            });
         }
         Ok(Moment { hosts, ended })
     }

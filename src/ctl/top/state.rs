@@ -2,6 +2,7 @@
 
 use super::sample::{Moment, SampledHost};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use pyhost_ledger::Scope;
 use pyhost_record::directory::Identity;
 use ratatui::widgets::TableState;
 use std::cmp::Ordering;
@@ -19,10 +20,12 @@ const SORTS: [Sort; 9] = [
         host.fullest().map_or(-1.0, |used| used.percent() as f64)
     }),
     ("ALLOC/S", |host| {
-        host.total_rates().map_or(-1.0, |rates| rates.allocations)
+        host.rates(Scope::Total)
+            .map_or(-1.0, |rates| rates.allocations)
     }),
     ("GROWTH/S", |host| {
-        host.total_rates().map_or(f64::MIN, |rates| rates.growth)
+        host.rates(Scope::Total)
+            .map_or(f64::MIN, |rates| rates.growth)
     }),
     ("REFUSED", |host| host.record.snapshot.refused() as f64),
     ("TIME", |host| host.seconds as f64),

@@ -6,7 +6,7 @@
 use super::columns::{Column, TITLE, ViewPart, table};
 use super::sample::{Rates, SampledHost, Use};
 use super::state::View;
-use pyhost_ledger::{Account, Scope};
+use pyhost_ledger::{AccountFigures, REPORTED, Scope};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
 use ratatui::style::{Color, Modifier, Style};
@@ -33,8 +33,10 @@ const HOSTS: &[Column<SampledHost>] = &[
         maybe(host.cap(Scope::Total).map(|used| used.cap))
     }),
     right("USED", 16, 3, |host| bar(host.fullest())),
-    right("ALLOC/S", 9, 6, |host| allocations(host.total_rates())),
-    right("GROWTH/S", 12, 2, |host| growth(host.total_rates())),
+    right("ALLOC/S", 9, 6, |host| {
+        allocations(host.rates(Scope::Total))
+    }),
+    right("GROWTH/S", 12, 2, |host| growth(host.rates(Scope::Total))),
     right("REFUSED", 8, 9, |host| {
         count(host.record.snapshot.refused())
     }),
@@ -49,42 +51,27 @@ const HOSTS: &[Column<SampledHost>] = &[
 
 /// A row of a host's accounts: one of them, or their total.
 struct AccountRow {
-    name: &'static str,
-    live_bytes: u64,
-    peak_bytes: u64,
-    live_blocks: Option<u64>,
-    refused: u64,
-    failed: Option<u64>,
+    scope: Scope,
+    figures: AccountFigures,
     rates: Option<Rates>,
     cap: Option<Use>,
 }
 
 impl AccountRow {
-    fn of_account(host: &SampledHost, account: Account) -> Self {
-        let figures = host.record.snapshot.account(account);
+    fn new(host: &SampledHost, scope: Scope) -> Self {
         AccountRow {
-            name: account.name(),
-            live_bytes: figures.live_bytes,
-            peak_bytes: figures.peak_bytes,
-            live_blocks: Some(figures.live_blocks),
-            refused: figures.refused,
-            failed: Some(figures.failed),
-            rates: host.account_rates(account),
-            cap: host.cap(Scope::Account(account)),
+            scope,
+            figures: host.figures(scope),
+            rates: host.rates(scope),
+            cap: host.cap(scope),
         }
     }
 
-    fn of_total(host: &SampledHost) -> Self {
-        let snapshot = &host.record.snapshot;
-        AccountRow {
-            name: Scope::Total.name(),
-            live_bytes: snapshot.total_live_bytes,
-            peak_bytes: snapshot.total_peak_bytes,
-            live_blocks: None,
-            refused: snapshot.refused(),
-            failed: None,
-            rates: host.total_rates(),
-            cap: host.cap(Scope::Total),
+    /// A figure that only an account has.
+    fn of_account(&self, figure: u64, shown: fn(u64) -> Span<'static>) -> Span<'static> {
+        match self.scope {
+            Scope::Total => nothing(),
+            Scope::Account(_) => shown(figure),
         }
     }
 }
@@ -95,20 +82,23 @@ const ACCOUNTS: &[Column<AccountRow>] = &[
         width: 8,
         left: true,
         rank: 0,
-        cell: |row| row.name.into(),
+        cell: |row| row.scope.name().into(),
     },
-    right("LIVE", 11, 0, |row| bytes(row.live_bytes)),
-    right("PEAK", 11, 2, |row| bytes(row.peak_bytes)),
+    right("LIVE", 11, 0, |row| bytes(row.figures.live_bytes)),
+    right("PEAK", 11, 2, |row| bytes(row.figures.peak_bytes)),
     right("BLOCKS", 10, 5, |row| {
-        let blocks = row.live_blocks.map(|blocks| number(blocks as f64));
-        blocks.map_or(nothing(), Span::from)
+        row.of_account(row.figures.live_blocks, |blocks| {
+            number(blocks as f64).into()
+        })
     }),
     right("ALLOC/S", 9, 3, |row| allocations(row.rates)),
     right("GROWTH/S", 12, 1, |row| growth(row.rates)),
     right("CAP", 11, 6, |row| maybe(row.cap.map(|used| used.cap))),
     right("USED", 16, 4, |row| bar(row.cap)),
-    right("REFUSED", 8, 7, |row| count(row.refused)),
-    right("FAILED", 8, 8, |row| row.failed.map_or(nothing(), count)),
+    right("REFUSED", 8, 7, |row| count(row.figures.refused)),
+    right("FAILED", 8, 8, |row| {
+        row.of_account(row.figures.failed, count)
+    }),
 ];
 
 const fn right<T>(
@@ -202,9 +192,9 @@ pub fn hosts(state: &View, width: u16) -> ViewPart {
 
 /// A host's accounts with their rates and caps; its last marks and its last refusal.
 pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
-    let all = host.record.snapshot.accounts();
-    let rows = all.map(|(account, _)| AccountRow::of_account(host, account));
-    let rows: Vec<AccountRow> = rows.chain([AccountRow::of_total(host)]).collect();
+    let scopes = REPORTED.iter().copied().map(Scope::Account);
+    let rows = scopes.chain([Scope::Total]);
+    let rows: Vec<AccountRow> = rows.map(|scope| AccountRow::new(host, scope)).collect();
     let mut lines: Vec<Line<'static>> = marks(host).map(Line::raw).into_iter().collect();
     if let Some((count, text)) = host.record.card().refusal() {
         let text = format!("refusals: {count}; the last: {}", plain(&text));
