@@ -52,31 +52,21 @@ pub enum Subject<'a> {
         file: &'a str,
         function: &'a str,
     },
-    File(&'a str),
-    Yours,
-    Package(&'a str),
-    StandardLibrary,
-    Library(&'a str),
-    /// No library asked for the memory.
-    Interpreter,
-    Account(&'a str),
+    /// A file, a package, a library, an account, a thread or a type, by its name.
+    Named(&'a str),
+    /// What has no name, in words of ours: a name of the same letters is another subject.
+    Unnamed(&'static str),
     Stack {
         /// The numbers of its frames.
         stack: &'a [usize],
         /// The innermost call of the user's own code, or the innermost call.
         call: &'a Frame,
     },
-    /// No Python code ran.
-    Outside,
-    Thread(&'a str),
-    /// The report does not say which thread it was.
-    UnknownThread,
-    Type(&'a str),
-    /// Blocks that are no objects, or whose type is not listed.
-    NoType,
 }
 
 impl<'a> Subject<'a> {
+    const OUTSIDE: Self = Subject::Unnamed(NO_CALLS[0]);
+
     pub fn of_call(call: &'a Frame) -> Self {
         match &call.place {
             Some((file, line)) => Subject::Line {
@@ -84,32 +74,33 @@ impl<'a> Subject<'a> {
                 line: *line,
                 function: &call.name,
             },
-            None => Subject::Outside,
+            None => Subject::OUTSIDE,
         }
     }
 
     fn of_site(stacks: &'a Stacks, site: &'a Site, by: By) -> Self {
-        if by == By::Account {
-            return Subject::Account(&site.account);
-        }
-        if by == By::Library {
-            return match stacks.calls_of(site).next().map(|call| &call.library) {
-                Some(Some(library)) => Subject::Library(library),
-                _ => Subject::Interpreter,
-            };
-        }
-        if by == By::Thread {
-            let thread = site.thread.as_deref();
-            return thread.map_or(Subject::UnknownThread, Subject::Thread);
-        }
+        let of_library = || stacks.calls_of(site).next()?.library.as_deref();
+        let (name, otherwise) = match by {
+            By::Account => (Some(site.account.as_str()), ""),
+            By::Library => (of_library(), "the interpreter"),
+            By::Thread => (
+                site.thread.as_deref(),
+                "thread that the report does not name",
+            ),
+            _ => return Subject::of_stack(stacks, site, by),
+        };
+        name.map_or(Subject::Unnamed(otherwise), Subject::Named)
+    }
+
+    fn of_stack(stacks: &'a Stacks, site: &'a Site, by: By) -> Self {
         let Some(call) = users_call(stacks, site) else {
-            return Subject::Outside;
+            return Subject::OUTSIDE;
         };
         match (by, Subject::of_call(call)) {
             (By::Function, Subject::Line { file, function, .. }) => {
                 Subject::Function { file, function }
             }
-            (By::File, Subject::Line { file, .. }) => Subject::File(file),
+            (By::File, Subject::Line { file, .. }) => Subject::Named(file),
             (By::Package, _) => Subject::of_innermost(stacks, site),
             (By::Stack, _) => Subject::Stack {
                 stack: &site.stack,
@@ -129,12 +120,14 @@ impl<'a> Subject<'a> {
         };
         let innermost = calls.find(counts);
         if let Some(library) = innermost.and_then(|call| call.library.as_deref()) {
-            return package(library).map_or(Subject::Outside, Subject::Package);
+            return package(library).map_or(Subject::OUTSIDE, Subject::Named);
         }
         match innermost.and_then(|call| call.place.as_ref()) {
-            None => Subject::Outside,
-            Some((file, _)) if is_users(file) => Subject::Yours,
-            Some((file, _)) => package(file).map_or(Subject::StandardLibrary, Subject::Package),
+            None => Subject::OUTSIDE,
+            Some((file, _)) if is_users(file) => Subject::Unnamed("yours"),
+            Some((file, _)) => {
+                package(file).map_or(Subject::Unnamed("standard library"), Subject::Named)
+            }
         }
     }
 }
@@ -153,19 +146,8 @@ impl Display for Subject<'_> {
                 function,
             } => write!(out, "{file}:{line} in {function}"),
             Subject::Function { file, function } => write!(out, "{function} ({file})"),
-            Subject::File(name)
-            | Subject::Package(name)
-            | Subject::Library(name)
-            | Subject::Account(name)
-            | Subject::Thread(name)
-            | Subject::Type(name) => out.write_str(name),
-            Subject::Interpreter => out.write_str("the interpreter"),
-            Subject::UnknownThread => out.write_str("thread that the report does not name"),
-            Subject::NoType => out.write_str("no object, or of a type that is not listed"),
-            Subject::Yours => out.write_str("yours"),
-            Subject::StandardLibrary => out.write_str("standard library"),
+            Subject::Named(name) | Subject::Unnamed(name) => out.write_str(name),
             Subject::Stack { call, .. } => Subject::of_call(call).fmt(out),
-            Subject::Outside => out.write_str(NO_CALLS[0]),
         }
     }
 }
@@ -257,10 +239,15 @@ impl<'a> Table<'a> {
             let mut rest = amount.minus(Amount::default());
             for (name, of_type) in &site.types {
                 rest = rest.minus(*of_type);
-                add(&mut rows, Subject::Type(name), *of_type, site);
+                add(&mut rows, Subject::Named(name), *of_type, site);
             }
             if rest.bytes > 0 {
-                add(&mut rows, Subject::NoType, rest, site);
+                add(
+                    &mut rows,
+                    Subject::Unnamed("no object, or of a type that is not listed"),
+                    rest,
+                    site,
+                );
             }
         }
         // A line that replaced its bytes by those of another stack has not grown: rows are summed before those that shrank
