@@ -24,7 +24,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
 /// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,
@@ -90,16 +89,9 @@ pub fn run(options: &SweepOptions) -> Result<u8, Failure> {
         Ok(state) => state,
         Err(Failure(text)) => return Ok(complain(&text)),
     };
-    let timeout = Duration::from_secs(options.timeout);
-    let runner = Runner::new(host.clone(), options.program.clone(), timeout)
+    let runner = Runner::new(&host, options)
         .map_err(|error| Failure(format!("no folder for the files of the runs ({error})")))?;
-    let program = Program {
-        host: &host,
-        others: std::env::var("PYHOST_FAIL").unwrap_or_default(),
-        rule: &options.rule,
-        runner: &runner,
-    };
-    let swept = Sweep::new(options, state).run(&program);
+    let swept = Sweep::new(options, state).run(&runner);
     runner
         .close()
         .map_err(|error| Failure(format!("the signal cannot end the sweep ({error})")))?;
@@ -141,44 +133,6 @@ pub fn host() -> PathBuf {
         .unwrap_or_else(|| NAME.into())
 }
 
-struct Program<'a> {
-    host: &'a Path,
-    /// The rules of the variable.
-    others: String,
-    rule: &'a Rule,
-    runner: &'a Runner,
-}
-
-impl Program<'_> {
-    /// The run in which no request fails, which counts them; `None` if it was ended.
-    fn count(&self) -> Result<Option<Run>, Failure> {
-        let run = self.runner.count(&self.rules(self.rule.with_none()));
-        run.map_err(|error| self.cannot(&error))
-    }
-
-    /// The run in which the request of this number fails; `None` if it was ended.
-    fn fail(&self, number: u64) -> Result<Option<Run>, Failure> {
-        let run = self.runner.run(&self.rules(self.rule.with_nth(number)));
-        let mut run = run.map_err(|error| self.cannot(&error))?;
-        if let Some(run) = run.as_mut().filter(|run| !run.end.is_finding()) {
-            (run.errors, run.errors_left_out) = (Vec::new(), 0); // nobody shows them
-        }
-        Ok(run)
-    }
-
-    /// The rules of a run, of which the sweep's is the first.
-    fn rules(&self, swept: String) -> String {
-        match self.others.is_empty() {
-            true => swept,
-            false => format!("{swept};{}", self.others),
-        }
-    }
-
-    fn cannot(&self, error: &std::io::Error) -> Failure {
-        Failure::of(self.host, format!("cannot be run ({error})"))
-    }
-}
-
 struct Sweep<'a> {
     options: &'a SweepOptions,
     subject: String,
@@ -209,11 +163,11 @@ impl<'a> Sweep<'a> {
     }
 
     /// Makes all runs, and reports. The exit status; any if a signal has ended it.
-    fn run(mut self, program: &Program<'_>) -> Result<u8, Failure> {
+    fn run(mut self, runner: &Runner) -> Result<u8, Failure> {
         let (unfailed, is_new) = match self.state.take(0) {
             Some(run) => (run, false),
             None => {
-                let Some(run) = program.count()? else {
+                let Some(run) = runner.count()? else {
                     return Ok(0);
                 };
                 if is_refused(&run) {
@@ -226,7 +180,7 @@ impl<'a> Sweep<'a> {
         self.cases
             .add(None, &unfailed, || describe("no request fails", &unfailed));
         // Rules of PYHOST_FAIL may make any run fail.
-        let fails = unfailed.end != End::Status(0) && program.others.is_empty();
+        let fails = unfailed.end != End::Status(0) && runner.others.is_empty();
         if fails || unfailed.end.is_finding() {
             print(&describe("No request fails", &unfailed))?;
             let reason = format!("the program ends with {} by itself", unfailed.end.text());
@@ -250,17 +204,11 @@ impl<'a> Sweep<'a> {
             .map(|requests| self.options.range.runs(requests));
         self.progress = Progress::new(self.subject.clone(), runs);
         let jobs = usize::from(self.options.jobs);
-        let finish = || program.runner.finish();
+        let fail = |number| runner.fail(number);
         let numbers = self.options.range.numbers();
-        order::in_order(
-            numbers,
-            jobs,
-            |number| program.fail(number),
-            finish,
-            &mut self,
-        )?;
+        order::in_order(numbers, jobs, fail, || runner.finish(), &mut self)?;
         self.progress.clear();
-        if program.runner.was_ended() {
+        if runner.was_ended() {
             return Ok(0);
         }
         match self.passed {

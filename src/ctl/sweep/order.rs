@@ -3,10 +3,9 @@
 use super::run::Run;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
-use std::iter::Peekable;
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{Scope, scope};
+use std::sync::mpsc::channel;
+use std::thread::scope;
 use std::time::Duration;
 
 /// Results that wait for that of an earlier run, at most.
@@ -38,102 +37,54 @@ pub fn in_order(
     finish: impl Fn(),
     sweep: &mut impl Sweep,
 ) -> Result<(), Failure> {
+    let run = &run;
+    let mut numbers = numbers.peekable();
+    let (sender, receiver) = channel();
+    // The numbers that were started and not looked at, with the results that are known.
+    let mut started: BTreeMap<u64, Option<Run>> = BTreeMap::new();
+    let mut running = 0;
     scope(|scope| {
-        let mut runs = Runs::new(numbers, jobs, scope, &run);
-        let mut all = || {
-            while let Some((number, run)) = runs.next(sweep)? {
-                if sweep.look(number, run)?.is_break() {
-                    break;
+        let mut all = || loop {
+            let may_start = |number: u64| {
+                let may_be_early = || sweep.may_be_early(number) && started.len() < MOST_WAITING;
+                running < jobs && (started.is_empty() || may_be_early())
+            };
+            if let Some(number) = numbers.next_if(|&number| may_start(number)) {
+                let known = sweep.known(number);
+                if known.is_none() {
+                    running += 1;
+                    let sender = sender.clone();
+                    // Nobody receives it if the sweep has ended.
+                    scope.spawn(move || drop(sender.send((number, run(number)))));
                 }
+                started.insert(number, known);
+                continue;
             }
-            Ok(())
+            let Some(mut first) = started.first_entry() else {
+                return Ok(());
+            };
+            if let Some(run) = first.get_mut().take() {
+                let (number, _) = first.remove_entry();
+                if sweep.look(number, run)?.is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let Ok((number, result)) = receiver.recv_timeout(TICK) else {
+                sweep.tick();
+                continue;
+            };
+            running -= 1;
+            let Some(run) = result? else {
+                return Ok(());
+            };
+            sweep.ended(number, &run)?;
+            started.insert(number, Some(run));
         };
         let result = all();
         finish();
         result
     })
-}
-
-struct Runs<'scope, 'env, I: Iterator<Item = u64>, F> {
-    numbers: Peekable<I>,
-    jobs: usize,
-    scope: &'scope Scope<'scope, 'env>,
-    run: &'scope F,
-    sender: Sender<(u64, Ended)>,
-    receiver: Receiver<(u64, Ended)>,
-    /// The numbers that were started and not looked at, with the results that are known.
-    started: BTreeMap<u64, Option<Run>>,
-    running: usize,
-}
-
-impl<'scope, 'env, I, F> Runs<'scope, 'env, I, F>
-where
-    I: Iterator<Item = u64>,
-    F: Fn(u64) -> Ended + Sync,
-{
-    fn new(numbers: I, jobs: usize, scope: &'scope Scope<'scope, 'env>, run: &'scope F) -> Self {
-        let (sender, receiver) = channel();
-        Runs {
-            numbers: numbers.peekable(),
-            jobs,
-            scope,
-            run,
-            sender,
-            receiver,
-            started: BTreeMap::new(),
-            running: 0,
-        }
-    }
-
-    /// The next result. Returns `None` if all were looked at, or a run was ended.
-    fn next(&mut self, sweep: &mut impl Sweep) -> Result<Option<(u64, Run)>, Failure> {
-        loop {
-            self.start(sweep);
-            match self.started.first_entry() {
-                None => return Ok(None),
-                Some(mut first) => {
-                    if let Some(run) = first.get_mut().take() {
-                        return Ok(Some((first.remove_entry().0, run)));
-                    }
-                }
-            }
-            let (number, result) = match self.receiver.recv_timeout(TICK) {
-                Ok(ended) => ended,
-                Err(RecvTimeoutError::Timeout) => {
-                    sweep.tick();
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            };
-            self.running -= 1;
-            let Some(run) = result? else {
-                return Ok(None);
-            };
-            sweep.ended(number, &run)?;
-            self.started.insert(number, Some(run));
-        }
-    }
-
-    /// Starts as many runs as may go on at once.
-    fn start(&mut self, sweep: &mut impl Sweep) {
-        while let Some(&number) = self.numbers.peek() {
-            let is_next = self.started.is_empty();
-            let may_be_early = || sweep.may_be_early(number) && self.started.len() < MOST_WAITING;
-            if self.running >= self.jobs || !(is_next || may_be_early()) {
-                return;
-            }
-            self.numbers.next();
-            let known = sweep.known(number);
-            if known.is_none() {
-                self.running += 1;
-                let (run, sender) = (self.run, self.sender.clone());
-                // The receiver is gone if the sweep has ended.
-                self.scope
-                    .spawn(move || drop(sender.send((number, run(number)))));
-            }
-            self.started.insert(number, known);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -54,11 +54,6 @@ impl Rule {
         text
     }
 
-    /// The rule in whose run no request fails: they are counted alone.
-    pub fn with_none(&self) -> String {
-        self.with_nth(u64::MAX)
-    }
-
     /// The line of a run's log for the request of this number, among those for the other rules of the run: those of
     /// `PYHOST_FAIL`, and the program's own. Where several rules fail a request, it has the number of the first, which
     /// is the sweep's.

@@ -1,7 +1,9 @@
 //! One run of the program: the host with one request that fails, CPython's `faulthandler`, and a log
 //! that says whether and where the failure was injected.
 
+use super::SweepOptions;
 use super::ending::End;
+use crate::failure::Failure;
 use pyhost_os::{process, semicolon_list};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -63,10 +65,11 @@ fn failing(rules: &str, log: &Path) -> OsString {
 }
 
 /// Runs the program. Several threads may do so at once.
-pub struct Runner {
-    host: PathBuf,
-    program: Vec<OsString>,
-    timeout: Duration,
+pub struct Runner<'a> {
+    host: &'a Path,
+    options: &'a SweepOptions,
+    /// The rules of the variable.
+    pub others: String,
     folder: TempDir,
     /// The signal that ends the sweep, or 0.
     ending: Arc<AtomicUsize>,
@@ -74,9 +77,9 @@ pub struct Runner {
     is_over: AtomicBool,
 }
 
-impl Runner {
+impl<'a> Runner<'a> {
     /// Makes a folder for the runs' files. From now on a signal that ends the sweep ends its runs.
-    pub fn new(host: PathBuf, program: Vec<OsString>, timeout: Duration) -> io::Result<Self> {
+    pub fn new(host: &'a Path, options: &'a SweepOptions) -> io::Result<Self> {
         let ending = Arc::new(AtomicUsize::new(0));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             if !is_ignored(signal) {
@@ -85,23 +88,36 @@ impl Runner {
         }
         Ok(Runner {
             host,
-            program,
-            timeout,
+            options,
+            others: std::env::var("PYHOST_FAIL").unwrap_or_default(),
             folder: tempfile::Builder::new().prefix("pyhost-sweep-").tempdir()?,
             ending,
             is_over: AtomicBool::new(false),
         })
     }
 
-    /// Runs the program with these rules of `--fail`. Returns `None` if a signal or [`Runner::finish`] ended it.
-    pub fn run(&self, rules: &str) -> io::Result<Option<Run>> {
-        self.run_in(rules, None)
+    /// The run in which no request fails, which counts them. Returns `None` if a signal or [`Runner::finish`] ended it.
+    pub fn count(&self) -> Result<Option<Run>, Failure> {
+        let report = self.folder.path().join("report-%p.json");
+        self.run(u64::MAX, Some(&report))
     }
 
-    /// The same, and counts the requests that the first of the rules counts.
-    pub fn count(&self, rules: &str) -> io::Result<Option<Run>> {
-        let report = self.folder.path().join("report-%p.json");
-        self.run_in(rules, Some(&report))
+    /// The run in which the request of this number fails; likewise.
+    pub fn fail(&self, number: u64) -> Result<Option<Run>, Failure> {
+        let mut run = self.run(number, None)?;
+        if let Some(run) = run.as_mut().filter(|run| !run.end.is_finding()) {
+            (run.errors, run.errors_left_out) = (Vec::new(), 0); // nobody shows them
+        }
+        Ok(run)
+    }
+
+    fn run(&self, number: u64, report: Option<&Path>) -> Result<Option<Run>, Failure> {
+        let mut rules = self.options.rule.with_nth(number);
+        if !self.others.is_empty() {
+            rules += &format!(";{}", self.others);
+        }
+        let run = self.run_in(&rules, report);
+        run.map_err(|error| Failure::of(self.host, format!("cannot be run ({error})")))
     }
 
     fn run_in(&self, rules: &str, report: Option<&Path>) -> io::Result<Option<Run>> {
@@ -112,7 +128,7 @@ impl Runner {
             .read(true)
             .write(true)
             .open(folder.path().join("stderr"))?;
-        let mut command = Command::new(&self.host);
+        let mut command = Command::new(self.host);
         command
             .env("PYHOST_FAIL", failing(rules, &log))
             // Reports that variables ask for are the outermost host's: a run writes over no file.
@@ -126,7 +142,7 @@ impl Runner {
         }
         command
             .args(["-X", "faulthandler"])
-            .args(&self.program)
+            .args(&self.options.program)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors.try_clone()?);
@@ -184,7 +200,7 @@ impl Runner {
 
     /// Waits for a run. Returns `None` if it took too long, or is not needed any more, and was ended.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
-        let end = Instant::now() + self.timeout;
+        let end = Instant::now() + Duration::from_secs(self.options.timeout);
         let status = wait_until(child, end, || self.is_ending())?;
         if status.is_some() {
             return Ok(status);
