@@ -23,7 +23,7 @@ use connections::Client;
 use names::Names;
 use pyhost_record::metrics::Form;
 use request::Request;
-use response::Response;
+use response::{NOT_FOUND, Response};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
 use std::io;
@@ -102,6 +102,6 @@ fn answer(request: &Request, client: &Client<'_>, directory: &Path, names: &Name
             }
             Err(Failure(text)) => Response::failed(&text),
         },
-        _ => Response::refused("404 Not Found"),
+        _ => Response::refused(NOT_FOUND),
     }
 }

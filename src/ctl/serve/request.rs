@@ -1,7 +1,7 @@
 //! Requests of HTTP/1.0 and 1.1, as far as a scrape needs them.
 
 use super::query::Query;
-use super::response::Response;
+use super::response::{BAD_REQUEST, Response};
 use httparse::{EMPTY_HEADER, Error, Status};
 
 /// The bytes of a request line and its headers that are read at most.
@@ -32,7 +32,7 @@ impl Request {
             Ok(Status::Partial) | Err(Error::TooManyHeaders) => {
                 return Err(Response::refused("431 Request Header Fields Too Large"));
             }
-            Err(_) => return Err(Response::refused("400 Bad Request")),
+            Err(_) => return Err(Response::refused(BAD_REQUEST)),
         }
         let values = |name: &'static str| {
             let headers = parsed.headers.iter();

@@ -10,6 +10,8 @@ pub struct Response {
     body: Vec<u8>,
 }
 
+pub const NOT_FOUND: &str = "404 Not Found";
+pub const BAD_REQUEST: &str = "400 Bad Request";
 /// The type of a response for people.
 pub const PLAIN: &str = "text/plain; charset=utf-8";
 

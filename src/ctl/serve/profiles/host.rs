@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::find::{self, FoundHost, Name};
 use crate::lines::unwritten;
-use crate::serve::response::Response;
+use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
 use crate::stacks::Stacks;
 use pyhost_os::clock::{Utc, now};
 use pyhost_record::directory::{Entry, lines_beside};
@@ -22,57 +22,58 @@ pub struct Sampled {
 impl Sampled {
     /// The host of that name that runs; without a name, the only one that has samples.
     pub fn find(name: Option<&Name>, directory: &Path) -> Result<Self, Response> {
-        let mut hosts = all(directory)?;
+        let hosts = all(directory)?;
         match name {
-            Some(name) => {
-                hosts.retain(|host| name.fits(&host.host.identity));
-                let entries = hosts.iter().map(Sampled::entry).collect();
-                let chosen = name.choose(entries, directory);
-                let chosen = chosen
-                    .map_err(|Failure(text)| Response::no_profile("400 Bad Request", &text))?;
-                let found = chosen.and_then(|entry| {
-                    hosts
-                        .into_iter()
-                        .find(|host| host.host.identity == entry.identity)
-                });
-                found.ok_or_else(|| {
-                    let text = format!(
-                        "no host with process id {name} runs in '{}'; expected one that was started with --live \
-                         (/debug/pprof/ lists them)",
-                        directory.display()
-                    );
-                    Response::no_profile("404 Not Found", &text)
-                })
-            }
-            None => {
-                let count = hosts.len();
-                hosts.retain(Sampled::has_samples);
-                match (hosts.len(), hosts.pop()) {
-                    (1, Some(host)) => Ok(host),
-                    (0, _) => Err(Response::no_profile(
-                        "404 Not Found",
-                        &match count {
-                            0 => format!(
-                                "no host runs in '{}'; expected one that was started with --live --lines",
-                                directory.display()
-                            ),
-                            _ => format!(
-                                "none of the {count} hosts in '{}' takes samples; start one with --lines, or \
-                                 `pyhostctl lines --start PID` (/debug/pprof/ lists them)",
-                                directory.display()
-                            ),
-                        },
-                    )),
-                    (several, _) => Err(Response::no_profile(
-                        "400 Bad Request",
-                        &format!(
-                            "{several} hosts take samples; expected ?pid=PID, or the path /hosts/PID/debug/pprof/heap \
-                             (/debug/pprof/ lists them)"
-                        ),
-                    )),
-                }
-            }
+            Some(name) => Sampled::named(name, hosts, directory),
+            None => Sampled::only(hosts, directory),
         }
+    }
+
+    fn named(name: &Name, mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
+        hosts.retain(|host| name.fits(&host.host.identity));
+        let entries = hosts.iter().map(Sampled::entry).collect();
+        let chosen = name.choose(entries, directory);
+        let chosen = chosen.map_err(|Failure(text)| Response::no_profile(BAD_REQUEST, &text))?;
+        let identity = chosen.map(|entry| entry.identity);
+        let mut hosts = hosts.into_iter();
+        let found = hosts.find(|host| identity.as_ref() == Some(&host.host.identity));
+        found.ok_or_else(|| {
+            let text = format!(
+                "no host with process id {name} runs in '{}'; expected one that was started with --live \
+                 (/debug/pprof/ lists them)",
+                directory.display()
+            );
+            Response::no_profile(NOT_FOUND, &text)
+        })
+    }
+
+    fn only(mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
+        let (count, place) = (hosts.len(), directory.display());
+        hosts.retain(Sampled::has_samples);
+        let (status, text) = match (hosts.len(), hosts.pop()) {
+            (1, Some(host)) => return Ok(host),
+            (0, _) if count == 0 => (
+                NOT_FOUND,
+                format!(
+                    "no host runs in '{place}'; expected one that was started with --live --lines"
+                ),
+            ),
+            (0, _) => (
+                NOT_FOUND,
+                format!(
+                    "none of the {count} hosts in '{place}' takes samples; start one with --lines, or \
+                     `pyhostctl lines --start PID` (/debug/pprof/ lists them)"
+                ),
+            ),
+            (several, _) => (
+                BAD_REQUEST,
+                format!(
+                    "{several} hosts take samples; expected ?pid=PID, or the path /hosts/PID/debug/pprof/heap \
+                     (/debug/pprof/ lists them)"
+                ),
+            ),
+        };
+        Err(Response::no_profile(status, &text))
     }
 
     /// The same process, later.
@@ -81,15 +82,15 @@ impl Sampled {
         let found = hosts.find(|host| host.host.identity == self.host.identity);
         found.ok_or_else(|| {
             let text = format!("process {} has ended meanwhile", self.name);
-            Response::no_profile("404 Not Found", &text)
+            Response::no_profile(NOT_FOUND, &text)
         })
     }
 
     /// The stacks of its samples, as a profile of this moment.
     pub fn stacks(&self) -> Result<Stacks, Response> {
         let samples = samples_of(&self.path);
-        let samples = samples
-            .ok_or_else(|| Response::no_profile("404 Not Found", &self.without_samples()))?;
+        let samples =
+            samples.ok_or_else(|| Response::no_profile(NOT_FOUND, &self.without_samples()))?;
         let command = self.host.record.card().script.get();
         let stacks = Stacks::of_samples(&command, &samples);
         let stacks = stacks.map_err(|what| {

@@ -11,7 +11,7 @@ mod wish;
 use super::connections::Client;
 use super::query::decoded;
 use super::request::Request;
-use super::response::{PLAIN, Response};
+use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::convert::pprof;
 use crate::find::Name;
 use crate::lines::{By, Table, text};
@@ -68,7 +68,7 @@ pub fn answer(place: &Place, request: &Request, client: &Client<'_>, directory: 
         ("", _) => index::text(directory).map(|text| Response::ok(PLAIN, text)),
         (_, Some(kind)) => profile(place, kind, request, client, directory),
         (other, None) => Err(Response::no_profile(
-            "404 Not Found",
+            NOT_FOUND,
             &format!(
                 "no profile '{other}'; expected heap or allocs: pyhostctl serves the memory of Python's lines alone"
             ),
@@ -107,7 +107,7 @@ fn profile(
 fn named(text: &str) -> Result<Name, Response> {
     text.parse().map_err(|expected| {
         let text = format!("'{text}' is no process; {expected}");
-        Response::no_profile("400 Bad Request", &text)
+        Response::no_profile(BAD_REQUEST, &text)
     })
 }
 
@@ -124,7 +124,7 @@ fn change(
         (host.stacks()?, monotonic())
     };
     if !client.waits(Duration::from_secs(seconds.into())) {
-        return Err(Response::refused("400 Bad Request")); // to nobody
+        return Err(Response::refused(BAD_REQUEST)); // to nobody
     }
     let _one = MAKING.lock();
     let again = host.again(directory)?;

@@ -1,7 +1,7 @@
 //! The values of a request for a profile, with the names and the meaning that Go's `net/http/pprof` gives them.
 
 use crate::serve::query::Query;
-use crate::serve::response::Response;
+use crate::serve::response::{BAD_REQUEST, Response};
 use crate::stacks::View;
 
 /// The longest time of a change, in seconds.
@@ -40,7 +40,7 @@ pub struct Wish {
 
 impl Wish {
     pub fn of_query(kind: Kind, query: &Query) -> Result<Self, Response> {
-        let refuse = |text: &str| Response::no_profile("400 Bad Request", text);
+        let refuse = |text: &str| Response::no_profile(BAD_REQUEST, text);
         let number = |name: &str, expected: &str| match query.value(name) {
             None => Ok(None),
             Some(value) => match value.parse::<u32>() {
