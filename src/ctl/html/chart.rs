@@ -8,21 +8,14 @@ use super::bands::{CapLine, Stack, cap_lines, stack};
 use super::text::{bytes, short};
 use super::timeline::{Event, Kind, Sample, Timeline};
 use maud::{Markup, html};
+use pyhost_ledger::REPORTED;
 use std::fmt::Write;
 
 /// The class of the style sheet that colours an account; one that is not known there has one for
 /// all such.
 pub fn account_class(name: &str) -> &'static str {
-    match name {
-        "raw" => "raw",
-        "mem" => "mem",
-        "obj" => "obj",
-        "arena" => "arena",
-        "numpy" => "numpy",
-        "native" => "native",
-        "mapped" => "mapped",
-        _ => "other",
-    }
+    let mut known = REPORTED.iter().map(|account| account.name());
+    known.find(|known| *known == name).unwrap_or("other")
 }
 
 /// The canvas of a picture. Two of its units are a pixel at its natural size.

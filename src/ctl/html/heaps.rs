@@ -13,19 +13,21 @@ fn members(members: &Ordered<Value>) -> Markup {
 }
 
 pub fn numpy(numpy: &Numpy) -> Markup {
-    let mut rows = vec![("array data from", html! { (text::clean(&numpy.allocator)) })];
-    if let Some(version) = &numpy.version {
-        rows.insert(0, ("NumPy", html! { (text::clean(version)) }));
-    }
-    if let Some(align) = numpy.align {
-        rows.push(("aligned to", bytes(align)));
-    }
-    if let Some(huge_pages) = &numpy.huge_pages {
-        rows.push(("huge pages", html! { (text::clean(huge_pages)) }));
-    }
-    if let Some(node) = numpy.numa_node {
-        rows.push(("memory node", count(node)));
-    }
+    let clean = |text: &String| html! { (text::clean(text)) };
+    let version = numpy
+        .version
+        .as_ref()
+        .map(|version| ("NumPy", clean(version)));
+    let mut rows: Vec<_> = version.into_iter().collect();
+    rows.push(("array data from", clean(&numpy.allocator)));
+    rows.extend(numpy.align.map(|align| ("aligned to", bytes(align))));
+    rows.extend(
+        numpy
+            .huge_pages
+            .as_ref()
+            .map(|pages| ("huge pages", clean(pages))),
+    );
+    rows.extend(numpy.numa_node.map(|node| ("memory node", count(node))));
     html! {
         (facts(&rows))
         @if let Some(pool) = &numpy.pool { h3 { "Pool" } (members(pool)) }

@@ -111,14 +111,10 @@ pub fn header(report: &Report) -> Markup {
 
 /// The section of facts about host and process.
 pub fn details(report: &Report) -> Markup {
-    let known = |text: &Option<String>| match text {
-        Some(text) => html! { (text::clean(text)) },
-        None => unknown(),
-    };
-    let flag = |flag: Option<bool>| match flag {
-        Some(flag) => html! { (yes_no(flag)) },
-        None => unknown(),
-    };
+    let shown = |text: String| html! { (text) };
+    let known =
+        |text: &Option<String>| text.as_deref().map(text::clean).map_or_else(unknown, shown);
+    let flag = |flag: Option<bool>| flag.map_or_else(unknown, |flag| html! { (yes_no(flag)) });
     let mut rows = vec![
         ("pyhost", known(&report.host.version)),
         ("mimalloc", known(&report.host.mimalloc)),
