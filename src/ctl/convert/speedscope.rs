@@ -1,7 +1,8 @@
 //! The file format of speedscope: a profile for each view, over shared frames.
 
 use crate::model::escaped;
-use crate::stacks::{Frame, Numbering, Stacks, View};
+use crate::stacks::{Frame, Stacks, View};
+use indexmap::IndexSet;
 use serde_json::{Value, json};
 
 /// The name by which speedscope knows its format.
@@ -9,14 +10,14 @@ const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 /// A line of JSON. The chosen view is the first profile.
 pub fn text(stacks: &Stacks, first: View) -> String {
-    let mut frames = Numbering::default();
+    let mut frames = IndexSet::new();
     let others = View::ALL.into_iter();
     let others = others.filter(|view| *view != first && !stacks.of_view(*view).is_empty());
     let views = std::iter::once(first).chain(others);
     let profiles: Vec<Value> = views
         .map(|view| profile(stacks, view, &mut frames))
         .collect();
-    let frames: Vec<Value> = frames.into_values().into_iter().map(shared).collect();
+    let frames: Vec<Value> = frames.into_iter().map(shared).collect();
     let file = json!({
         "$schema": SCHEMA,
         "exporter": concat!("pyhostctl@", env!("CARGO_PKG_VERSION")),
@@ -28,12 +29,12 @@ pub fn text(stacks: &Stacks, first: View) -> String {
     escaped(&file.to_string())
 }
 
-fn profile(stacks: &Stacks, view: View, frames: &mut Numbering<Frame>) -> Value {
+fn profile(stacks: &Stacks, view: View, frames: &mut IndexSet<Frame>) -> Value {
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     for site in stacks.of_view(view) {
-        let account = frames.number(Frame::label(&site.account));
+        let account = frames.insert_full(Frame::label(&site.account)).0;
         let calls = stacks.frames_of(site);
-        let calls = calls.map(|frame| frames.number(frame.clone()));
+        let calls = calls.map(|frame| frames.insert_full(frame.clone()).0);
         samples.push(std::iter::once(account).chain(calls).collect::<Vec<_>>());
         weights.push(site.amount(view).bytes);
     }

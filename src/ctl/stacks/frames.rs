@@ -4,7 +4,6 @@ use crate::symbols::Place;
 use clap::ValueEnum;
 use pyhost_os::terminal_text::plain;
 use pyhost_sampler as sampler;
-use std::collections::HashMap;
 use std::fmt::{self, Display};
 
 /// Which bytes are counted.
@@ -205,42 +204,5 @@ pub fn named(text: &str) -> String {
     match plain(text.trim()) {
         text if text.is_empty() => "?".to_owned(),
         text => text,
-    }
-}
-
-/// Numbers for values, each value once, in the order of their first use.
-#[derive(Debug)]
-pub struct Numbering<T>(HashMap<T, usize>);
-
-impl<T> Default for Numbering<T> {
-    fn default() -> Self {
-        Numbering(HashMap::new())
-    }
-}
-
-impl<T: Default + Eq + std::hash::Hash> Numbering<T> {
-    /// With the zero value as number 0, as profiles want it.
-    pub fn from_zero() -> Self {
-        Numbering(HashMap::from([(T::default(), 0)]))
-    }
-}
-
-impl<T: Eq + std::hash::Hash> Numbering<T> {
-    /// The value's number, from 0 on.
-    pub fn number(&mut self, value: T) -> usize {
-        let next = self.0.len();
-        *self.0.entry(value).or_insert(next)
-    }
-
-    /// The values, in no order.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.0.keys()
-    }
-
-    /// The values by their numbers.
-    pub fn into_values(self) -> Vec<T> {
-        let mut pairs: Vec<(T, usize)> = self.0.into_iter().collect();
-        pairs.sort_unstable_by_key(|(_, number)| *number);
-        pairs.into_iter().map(|(value, _)| value).collect()
     }
 }

@@ -12,11 +12,12 @@ mod process;
 pub mod tests;
 
 pub use error::{error_bytes, missed};
-pub use frames::{Age, Amount, Frame, Numbering, View, named};
+pub use frames::{Age, Amount, Frame, View, named};
 
 use crate::model::{Report, SampledLines, StackRow};
 use crate::summary;
 use crate::symbols::Symbols;
+use indexmap::{IndexMap, IndexSet};
 use pyhost_ledger::Account;
 use pyhost_os::clock::Utc;
 use pyhost_os::terminal_text::plain;
@@ -60,7 +61,7 @@ pub struct Site {
     pub is_listed: bool,
     /// The types that the live objects have, with their part of the live amount.
     pub types: Vec<(String, Amount)>,
-    amounts: [Amount; View::ALL.len()],
+    amounts: Amounts,
 }
 
 impl Site {
@@ -159,6 +160,9 @@ impl Stacks {
     }
 }
 
+/// An amount for each view.
+type Amounts = [Amount; View::ALL.len()];
+
 /// An account, a thread, and the numbers of the frames.
 type Key = (String, Option<String>, Vec<usize>);
 
@@ -166,10 +170,9 @@ type Key = (String, Option<String>, Vec<usize>);
 struct Gathering {
     symbols: Symbols,
     by_thread: bool,
-    frames: Numbering<Frame>,
-    keys: Numbering<Key>,
-    amounts: Vec<[Amount; View::ALL.len()]>,
-    types: Vec<Vec<(String, Amount)>>,
+    frames: IndexSet<Frame>,
+    /// The amount of each view, and the types.
+    sites: IndexMap<Key, (Amounts, Vec<(String, Amount)>)>,
 }
 
 impl Gathering {
@@ -177,10 +180,8 @@ impl Gathering {
         Gathering {
             symbols,
             by_thread,
-            frames: Numbering::default(),
-            keys: Numbering::default(),
-            amounts: Vec::new(),
-            types: Vec::new(),
+            frames: IndexSet::new(),
+            sites: IndexMap::new(),
         }
     }
 
@@ -209,7 +210,7 @@ impl Gathering {
             let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, view)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum, view) {
-                let stack = vec![self.frames.number(Frame::label(LEFT_OUT))];
+                let stack = vec![self.frames.insert_full(Frame::label(LEFT_OUT)).0];
                 let site = self.site(account, None, stack);
                 total = self.add(site, rest, view, total)?;
             }
@@ -219,11 +220,9 @@ impl Gathering {
 
     fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<usize>) -> usize {
         let key = (named(account), thread.map(named), stack);
-        let site = self.keys.number(key);
-        if site == self.amounts.len() {
-            self.amounts.push([Amount::default(); View::ALL.len()]);
-            self.types.push(Vec::new());
-        }
+        let entry = self.sites.entry(key);
+        let site = entry.index();
+        entry.or_default();
         site
     }
 
@@ -247,7 +246,7 @@ impl Gathering {
             if left < -(MOST_TYPES as i64) {
                 return Err("has types with more bytes than their row in lines.live".to_owned());
             }
-            let (name, types) = (named(&row.name), &mut self.types[site]);
+            let (name, types) = (named(&row.name), &mut self.sites[site].1);
             match types.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum = sum.plus(amount).unwrap_or(*sum),
                 None => types.push((name, amount)),
@@ -259,7 +258,7 @@ impl Gathering {
     /// The numbers of a row's frames, the innermost first.
     fn frames_of_row(&mut self, row: &StackRow) -> Vec<usize> {
         if row.stack.is_empty() {
-            return vec![self.frames.number(Frame::label(OUTSIDE))];
+            return vec![self.frames.insert_full(Frame::label(OUTSIDE)).0];
         }
         let mut frames = Vec::new();
         for call in &row.stack {
@@ -269,12 +268,12 @@ impl Gathering {
                         .symbols
                         .of_call(&call.file, &call.function, offset as u64);
                     for place in &places {
-                        frames.push(self.frames.number(Frame::native(place, &call.file)));
+                        frames.push(self.frames.insert_full(Frame::native(place, &call.file)).0);
                     }
                 }
                 None => {
                     let frame = Frame::call(&call.function, &call.file, call.line);
-                    frames.push(self.frames.number(frame));
+                    frames.push(self.frames.insert_full(frame).0);
                 }
             }
         }
@@ -292,27 +291,24 @@ impl Gathering {
     ) -> Result<Amount, String> {
         let total = total.plus(amount.magnitude());
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
-        let place = &mut self.amounts[site][view as usize];
+        let place = &mut self.sites[site].0[view as usize];
         // It is at most the total of the view, which fits.
         *place = place.plus(amount).unwrap_or(total);
         Ok(total)
     }
 
     fn finish(self) -> (Vec<Frame>, Vec<Site>) {
-        let keys = self.keys.into_values().into_iter();
-        let frames = self.frames.into_values();
+        let frames: Vec<Frame> = self.frames.into_iter().collect();
         let left_out = Frame::label(LEFT_OUT);
-        let sums = self.amounts.into_iter().zip(self.types);
-        let sites = keys
-            .zip(sums)
-            .map(|((account, thread, stack), (amounts, types))| Site {
-                account,
-                thread,
-                is_listed: frames[stack[0]] != left_out,
-                stack,
-                types,
-                amounts,
-            });
+        let sites = self.sites.into_iter();
+        let sites = sites.map(|((account, thread, stack), (amounts, types))| Site {
+            account,
+            thread,
+            is_listed: frames[stack[0]] != left_out,
+            stack,
+            types,
+            amounts,
+        });
         let sites = sites.collect();
         (frames, sites)
     }

@@ -33,7 +33,7 @@ impl Stacks {
             let frames = &mut gathering.frames;
             let is_listed = calls < MOST_CALLS;
             let mut stack: Vec<usize> = match is_listed {
-                false => vec![frames.number(Frame::label(LEFT_OUT))],
+                false => vec![frames.insert_full(Frame::label(LEFT_OUT)).0],
                 true => samples
                     .calls(site)
                     .take(DEEPEST)
@@ -42,13 +42,15 @@ impl Stacks {
                             let unnamed = call.native.filter(|_| call.function.is_empty());
                             let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
                             let function = offset.as_deref().unwrap_or(call.function);
-                            frames.number(Frame::call(function, call.file, call.line.into()))
+                            frames
+                                .insert_full(Frame::call(function, call.file, call.line.into()))
+                                .0
                         })
                     })
                     .collect(),
             };
             if stack.is_empty() {
-                stack.push(frames.number(Frame::label(OUTSIDE)));
+                stack.push(frames.insert_full(Frame::label(OUTSIDE)).0);
             }
             calls += stack.len();
             let thread = is_listed.then(|| thread_name(samples, site).to_string());

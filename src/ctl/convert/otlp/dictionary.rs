@@ -3,33 +3,34 @@
 use super::message::{
     AnyValue, Function, KeyValueAndUnit, Line, Link, Location, Mapping, ProfilesDictionary, Stack,
 };
-use crate::stacks::{Frame, Numbering, Site, Stacks};
+use crate::stacks::{Frame, Site, Stacks};
+use indexmap::IndexSet;
 
 /// The attribute of a call: what runs its code. Key and values are those of OpenTelemetry's semantic conventions.
 const FRAME_TYPE: &str = "profile.frame.type";
 
 /// The tables while they are filled. A report has at most 16 MiB, so that every index fits.
 pub struct Dictionary {
-    texts: Numbering<String>,
-    functions: Numbering<Function>,
-    locations: Numbering<Location>,
-    stacks: Numbering<Stack>,
-    attributes: Numbering<KeyValueAndUnit>,
+    texts: IndexSet<String>,
+    functions: IndexSet<Function>,
+    locations: IndexSet<Location>,
+    stacks: IndexSet<Stack>,
+    attributes: IndexSet<KeyValueAndUnit>,
 }
 
 impl Dictionary {
     pub fn new() -> Self {
         Dictionary {
-            texts: Numbering::from_zero(),
-            functions: Numbering::from_zero(),
-            locations: Numbering::from_zero(),
-            stacks: Numbering::from_zero(),
-            attributes: Numbering::from_zero(),
+            texts: IndexSet::from([String::new()]),
+            functions: IndexSet::from([Function::default()]),
+            locations: IndexSet::from([Location::default()]),
+            stacks: IndexSet::from([Stack::default()]),
+            attributes: IndexSet::from([KeyValueAndUnit::default()]),
         }
     }
 
     pub fn text(&mut self, text: &str) -> i32 {
-        self.texts.number(text.to_owned()) as i32
+        self.texts.insert_full(text.to_owned()).0 as i32
     }
 
     pub fn attribute(&mut self, key: &str, value: &str) -> i32 {
@@ -39,14 +40,14 @@ impl Dictionary {
             key_strindex,
             value,
         };
-        self.attributes.number(attribute) as i32
+        self.attributes.insert_full(attribute).0 as i32
     }
 
     /// The stack of a site.
     pub fn stack(&mut self, stacks: &Stacks, site: &Site) -> i32 {
         let frames = site.stack.iter().map(|number| &stacks.frames[*number]);
         let location_indices = frames.map(|frame| self.location(frame)).collect();
-        self.stacks.number(Stack { location_indices }) as i32
+        self.stacks.insert_full(Stack { location_indices }).0 as i32
     }
 
     fn location(&mut self, frame: &Frame) -> i32 {
@@ -65,29 +66,29 @@ impl Dictionary {
             filename_strindex: self.text(file),
         };
         let line = Line {
-            function_index: self.functions.number(function) as i32,
+            function_index: self.functions.insert_full(function).0 as i32,
             line: line.into(),
         };
         let location = Location {
             lines: vec![line],
             attribute_indices,
         };
-        self.locations.number(location) as i32
+        self.locations.insert_full(location).0 as i32
     }
 
     pub fn finish(self) -> ProfilesDictionary {
         ProfilesDictionary {
             mapping_table: vec![Mapping {}],
-            location_table: self.locations.into_values(),
-            function_table: self.functions.into_values(),
+            location_table: self.locations.into_iter().collect(),
+            function_table: self.functions.into_iter().collect(),
             // The form of the zero value that readers with ids of a fixed length take, too.
             link_table: vec![Link {
                 trace_id: vec![0; 16],
                 span_id: vec![0; 8],
             }],
-            string_table: self.texts.into_values(),
-            attribute_table: self.attributes.into_values(),
-            stack_table: self.stacks.into_values(),
+            string_table: self.texts.into_iter().collect(),
+            attribute_table: self.attributes.into_iter().collect(),
+            stack_table: self.stacks.into_iter().collect(),
         }
     }
 }

@@ -8,8 +8,9 @@ mod message;
 mod tests;
 
 use super::{MADE_BY, in_use_of};
-use crate::stacks::{Frame, Numbering, Site, Stacks, View};
+use crate::stacks::{Frame, Site, Stacks, View};
 use flate2::{Compression, GzBuilder};
+use indexmap::IndexSet;
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;
 use pyhost_os::clock::Utc;
@@ -53,7 +54,7 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         true => "alloc_space",
         false => "inuse_space",
     };
-    let mut texts = Numbering::from_zero();
+    let mut texts = IndexSet::from([String::new()]);
     let mut value_type = |name, unit| ValueType {
         r#type: index(name, &mut texts),
         unit: index(unit, &mut texts),
@@ -96,7 +97,7 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
             .map(|text| index(text, &mut texts))
             .collect(),
         default_sample_type: index(default, &mut texts),
-        string_table: texts.into_values(),
+        string_table: texts.into_iter().collect(),
     }
 }
 
@@ -114,7 +115,7 @@ fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
     comments
 }
 
-fn sample(site: &Site, in_use: View, texts: &mut Numbering<String>) -> Sample {
+fn sample(site: &Site, in_use: View, texts: &mut IndexSet<String>) -> Sample {
     let alloc = site.amount(View::Allocated);
     // A stack that shrank has none in use.
     let in_use = Some(site.amount(in_use)).filter(|amount| amount.bytes > 0);
@@ -137,8 +138,8 @@ fn sample(site: &Site, in_use: View, texts: &mut Numbering<String>) -> Sample {
 ///
 /// The functions have no `system_name`: where it is the name, pprof takes it for one of C++ and removes what is between
 /// `<` and `>`, which is all of `<module>` (seen with pprof of Go 1.19).
-fn locations(frames: &[Frame], texts: &mut Numbering<String>) -> (Vec<Location>, Vec<Function>) {
-    let mut functions = Numbering::default();
+fn locations(frames: &[Frame], texts: &mut IndexSet<String>) -> (Vec<Location>, Vec<Function>) {
+    let mut functions = IndexSet::new();
     let mut locations = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
         let (file, line) = match &frame.place {
@@ -146,7 +147,7 @@ fn locations(frames: &[Frame], texts: &mut Numbering<String>) -> (Vec<Location>,
             None => ("", 0),
         };
         let name = index(&frame.name, texts);
-        let function = functions.number((name, index(file, texts)));
+        let function = functions.insert_full((name, index(file, texts))).0;
         locations.push(Location {
             id: id(number),
             mapping_id: MAPPING,
@@ -156,7 +157,7 @@ fn locations(frames: &[Frame], texts: &mut Numbering<String>) -> (Vec<Location>,
             }],
         });
     }
-    let functions = functions.into_values().into_iter().enumerate();
+    let functions = functions.into_iter().enumerate();
     let functions = functions.map(|(number, (name, filename))| Function {
         id: id(number),
         name,
@@ -170,6 +171,6 @@ fn id(number: usize) -> u64 {
     number as u64 + 1
 }
 
-fn index(text: &str, texts: &mut Numbering<String>) -> i64 {
-    texts.number(text.to_owned()) as i64
+fn index(text: &str, texts: &mut IndexSet<String>) -> i64 {
+    texts.insert_full(text.to_owned()).0 as i64
 }

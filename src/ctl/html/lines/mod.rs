@@ -64,7 +64,7 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
     };
     Ok(Some(Section {
         body,
-        data: Some(tree.into_json()),
+        data: Some(tree.to_json()),
     }))
 }
 

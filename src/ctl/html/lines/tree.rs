@@ -7,7 +7,8 @@
 use super::super::text::clean;
 use super::Baseline;
 use crate::diff::{Listing, error_of_change, interval_of};
-use crate::stacks::{Amount, Frame, Numbering, Site, Stacks, View, is_in_total, missed};
+use crate::stacks::{Amount, Frame, Site, Stacks, View, is_in_total, missed};
+use indexmap::IndexSet;
 use pyhost_record::origin::{is_users, package};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -61,8 +62,8 @@ impl Node {
 pub struct Tree<'a> {
     nodes: Vec<Node>,
     places: HashMap<(usize, usize), usize>,
-    frames: Numbering<&'a Frame>,
-    accounts: Numbering<&'a str>,
+    frames: IndexSet<&'a Frame>,
+    accounts: IndexSet<&'a str>,
     stacks: &'a Stacks,
     baseline: Option<Compared<'a>>,
 }
@@ -83,8 +84,8 @@ impl<'a> Tree<'a> {
         let mut tree = Tree {
             nodes: vec![Node::default()],
             places: HashMap::new(),
-            frames: Numbering::default(),
-            accounts: Numbering::default(),
+            frames: IndexSet::new(),
+            accounts: IndexSet::new(),
             stacks,
             baseline: baseline.map(|Baseline { stacks: before, .. }| Compared {
                 stacks: before,
@@ -107,7 +108,7 @@ impl<'a> Tree<'a> {
     }
 
     fn add(&mut self, side: usize, stacks: &'a Stacks, site: &'a Site, has_grown: bool) {
-        let account = self.accounts.number(&site.account);
+        let account = self.accounts.insert_full(&site.account).0;
         let mut sums = Vec::new();
         for (index, view) in View::ALL.into_iter().enumerate() {
             let mut sum = Sum::default();
@@ -137,7 +138,7 @@ impl<'a> Tree<'a> {
     }
 
     fn child(&mut self, parent: usize, frame: &'a Frame) -> usize {
-        let frame = self.frames.number(frame);
+        let frame = self.frames.insert_full(frame).0;
         let new = self.nodes.len();
         let node = *self.places.entry((parent, frame)).or_insert(new);
         if node == new {
@@ -157,7 +158,7 @@ impl<'a> Tree<'a> {
 
     /// Whether a stack has native calls.
     pub fn has_native_calls(&self) -> bool {
-        self.frames.values().any(|frame| frame.library.is_some())
+        self.frames.iter().any(|frame| frame.library.is_some())
     }
 
     /// The views that have bytes, in the order of reports.
@@ -168,52 +169,123 @@ impl<'a> Tree<'a> {
     }
 
     /// The tree as the script reads it.
-    pub fn into_json(self) -> String {
-        let Tree {
-            nodes,
-            frames,
-            accounts,
-            stacks,
-            baseline,
-            ..
-        } = self;
-        let accounts = accounts.into_values();
-        let interval = match &baseline {
-            Some(other) => interval_of(stacks, other.stacks),
-            None => stacks.interval,
-        };
-        let rows = Rows {
-            left_out: left_out(&accounts, stacks, baseline.as_ref()),
-            accounts: &accounts,
-            baseline: baseline.as_ref(),
-            interval,
-        };
-        let mut files = Numbering::default();
-        let frames = frames.into_values().into_iter();
-        let frames = frames.map(|frame| match &frame.place {
+    pub fn to_json(&self) -> String {
+        let mut files = IndexSet::new();
+        let frames = self.frames.iter().map(|frame| match &frame.place {
             Some((path, line)) => {
-                let file = files.number((path.as_str(), frame.library.as_deref()));
-                (clean(&frame.name), Some(file), *line)
+                let file = files.insert_full((path.as_str(), frame.library.as_deref()));
+                (clean(&frame.name), Some(file.0), *line)
             }
             None => (clean(&frame.name), None, 0),
         });
+        let accounts = self.accounts.iter();
         let written = Written {
             frames: frames.collect(),
             files: files
-                .into_values()
-                .into_iter()
-                .map(|(path, library)| file(path, library))
-                .collect(),
-            missed_bytes: missed(stacks.interval) as i64,
-            is_comparison: baseline.is_some(),
-            accounts: accounts
                 .iter()
+                .map(|(path, library)| file(path, *library))
+                .collect(),
+            missed_bytes: missed(self.stacks.interval) as i64,
+            is_comparison: self.baseline.is_some(),
+            accounts: accounts
                 .map(|name| (clean(name), is_in_total(name)))
                 .collect(),
-            entries: entries(&nodes, &rows),
+            entries: self.entries(),
         };
         // It has no map whose key is not text, and no other error is possible.
         serde_json::to_string(&written).unwrap_or_default()
+    }
+
+    /// The nodes in entries, each behind the one that it follows.
+    fn entries(&self) -> Vec<Entry> {
+        let left_out = self.left_out();
+        let nodes = &self.nodes;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut open = vec![(0_usize, -1_i64)];
+        while let Some((first, above)) = open.pop() {
+            let mut frames = Vec::new();
+            let mut last = first;
+            if first != 0 {
+                frames.push(nodes[first].frame);
+                while let [only] = nodes[last].children[..]
+                    && nodes[only].sums == nodes[last].sums
+                {
+                    frames.push(nodes[only].frame);
+                    last = only;
+                }
+            }
+            let number = entries.len() as i64;
+            entries.push((above, frames, self.rows_of(&nodes[last], &left_out)));
+            open.extend(nodes[last].children.iter().map(|child| (*child, number)));
+        }
+        entries
+    }
+
+    fn left_out(&self) -> LeftOut {
+        let sides = [
+            Some(self.stacks),
+            self.baseline.as_ref().map(|other| other.stacks),
+        ];
+        let of_view = |view: View| {
+            let mut sums = vec![[0_i64; 2]; self.accounts.len() + 1];
+            for (side, stacks) in sides.into_iter().enumerate() {
+                let sites = stacks.map_or(&[][..], |stacks| &stacks.sites);
+                for site in sites.iter().filter(|site| !site.is_listed) {
+                    let bytes = site.amount(view).bytes;
+                    if let Some(account) = self.accounts.get_index_of(site.account.as_str()) {
+                        sums[account + 1][side] += bytes;
+                    }
+                    if is_in_total(&site.account) {
+                        sums[0][side] += bytes;
+                    }
+                }
+            }
+            sums
+        };
+        View::ALL.into_iter().map(of_view).collect()
+    }
+
+    /// A row for each view and scope: scope 0 is all accounts of the total, the others an account each. If one account of
+    /// the total has all, and its row is the same, scope 0 has none.
+    fn rows_of(&self, node: &Node, left_out: &LeftOut) -> Vec<i64> {
+        let mut rows = Vec::new();
+        let sums: Vec<(&Place, &Sum)> = node.sums.iter().collect();
+        for of_view in sums.chunk_by(|a, b| a.0.0 == b.0.0) {
+            let view = of_view[0].0.0;
+            let mut in_total = Vec::new();
+            for ((_, account), sum) in of_view {
+                let row = self.row((view, account + 1), **sum, left_out);
+                if is_in_total(self.accounts[*account]) {
+                    in_total.push((**sum, row[2..].to_vec()));
+                }
+                rows.extend(row);
+            }
+            let Some(all) = in_total.iter().map(|(sum, _)| *sum).reduce(Sum::plus) else {
+                continue;
+            };
+            let row = self.row((view, 0), all, left_out);
+            if !matches!(&in_total[..], [(_, only)] if *only == row[2..]) {
+                rows.extend(row);
+            }
+        }
+        rows
+    }
+
+    fn row(&self, (view, scope): Place, sum: Sum, left_out: &LeftOut) -> Vec<i64> {
+        let now = sum.amounts[SHOWN];
+        let deviation = now.square.sqrt().round() as i64;
+        let mut row = vec![view as i64, scope as i64, now.bytes, now.blocks, deviation];
+        if let Some(other) = &self.baseline {
+            let may_lack = |side: usize| {
+                let listing = &other.listings[side][view];
+                listing.may_lack(sum.unlisted[side], left_out[view][scope][side])
+            };
+            let sums = [sum.amounts[BEFORE], now];
+            let may_lack = [may_lack(BEFORE), may_lack(SHOWN)];
+            let interval = interval_of(self.stacks, other.stacks);
+            row.extend([sums[0].bytes, error_of_change(sums, may_lack, interval)]);
+        }
+        row
     }
 }
 
@@ -236,94 +308,6 @@ fn growth(stacks: &Stacks) -> HashMap<StackPlace<'_>, i64> {
 
 /// The bytes of stacks that a report does not list, by view, scope and report.
 type LeftOut = Vec<Vec<[i64; 2]>>;
-
-fn left_out(accounts: &[&str], stacks: &Stacks, baseline: Option<&Compared>) -> LeftOut {
-    let numbered = accounts.iter().enumerate();
-    let scopes: HashMap<&str, usize> = numbered.map(|(index, name)| (*name, index + 1)).collect();
-    let sides = [Some(stacks), baseline.map(|other| other.stacks)];
-    let of_view = |view: View| {
-        let mut sums = vec![[0_i64; 2]; accounts.len() + 1];
-        for (side, stacks) in sides.into_iter().enumerate() {
-            let sites = stacks.map_or(&[][..], |stacks| &stacks.sites);
-            for site in sites.iter().filter(|site| !site.is_listed) {
-                let bytes = site.amount(view).bytes;
-                if let Some(scope) = scopes.get(site.account.as_str()) {
-                    sums[*scope][side] += bytes;
-                }
-                if is_in_total(&site.account) {
-                    sums[0][side] += bytes;
-                }
-            }
-        }
-        sums
-    };
-    View::ALL.into_iter().map(of_view).collect()
-}
-
-struct Rows<'a> {
-    accounts: &'a [&'a str],
-    left_out: LeftOut,
-    baseline: Option<&'a Compared<'a>>,
-    interval: i64,
-}
-
-impl Rows<'_> {
-    /// A row for each view and scope: scope 0 is all accounts of the total, the others an account each. If one account of
-    /// the total has all, and its row is the same, scope 0 has none.
-    fn of(&self, node: &Node) -> Vec<i64> {
-        let mut rows = Vec::new();
-        let sums: Vec<(Place, Sum)> = node
-            .sums
-            .iter()
-            .map(|(place, sum)| (*place, *sum))
-            .collect();
-        for of_view in sums.chunk_by(|a, b| a.0.0 == b.0.0) {
-            let view = of_view[0].0.0;
-            for ((_, account), sum) in of_view {
-                self.write(&mut rows, (view, account + 1), *sum);
-            }
-            let counts = |account: usize| is_in_total(self.accounts[account]);
-            let in_total = of_view.iter().filter(|((_, account), _)| counts(*account));
-            let in_total: Vec<&(Place, Sum)> = in_total.collect();
-            let all = in_total.iter().map(|(_, sum)| *sum).reduce(Sum::plus);
-            let mut row = Vec::new();
-            if let Some(all) = all {
-                self.write(&mut row, (view, 0), all);
-            }
-            if let [((_, account), sum)] = in_total[..] {
-                let mut one = Vec::new();
-                self.write(&mut one, (view, account + 1), *sum);
-                if one[2..] == row[2..] {
-                    continue;
-                }
-            }
-            rows.extend(row);
-        }
-        rows
-    }
-
-    fn write(&self, rows: &mut Vec<i64>, (view, scope): Place, sum: Sum) {
-        let Amount {
-            bytes,
-            blocks,
-            square,
-            ..
-        } = sum.amounts[SHOWN];
-        let whole = [view as i64, scope as i64, bytes, blocks];
-        rows.extend(whole);
-        rows.push(square.sqrt().round() as i64);
-        if let Some(other) = self.baseline {
-            let may_lack = |side: usize| {
-                let listing = &other.listings[side][view];
-                listing.may_lack(sum.unlisted[side], self.left_out[view][scope][side])
-            };
-            let sums = [sum.amounts[BEFORE], sum.amounts[SHOWN]];
-            let may_lack = [may_lack(BEFORE), may_lack(SHOWN)];
-            rows.push(sums[0].bytes);
-            rows.push(error_of_change(sums, may_lack, self.interval));
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct Written {
@@ -356,29 +340,4 @@ pub(super) fn file(path: &str, library: Option<&str>) -> (String, &'static str, 
         None if is_users(path) => (clean(path), "mine", None),
         None => (clean(path), "standard", None),
     }
-}
-
-/// The nodes in entries, each behind the one that it follows.
-fn entries(nodes: &[Node], rows: &Rows) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut open = vec![(0_usize, -1_i64)];
-    while let Some((first, above)) = open.pop() {
-        let mut frames = match first {
-            0 => Vec::new(),
-            _ => vec![nodes[first].frame],
-        };
-        let mut last = first;
-        if first != 0 {
-            while let [only] = nodes[last].children[..]
-                && nodes[only].sums == nodes[last].sums
-            {
-                frames.push(nodes[only].frame);
-                last = only;
-            }
-        }
-        let number = entries.len() as i64;
-        entries.push((above, frames, rows.of(&nodes[last])));
-        open.extend(nodes[last].children.iter().map(|child| (*child, number)));
-    }
-    entries
 }
