@@ -111,17 +111,7 @@ impl<'a> LineChanges<'a> {
 
     pub fn to_json(&self) -> Value {
         let row = |change: &Change| {
-            let mut row = json!({"name": change.subject.to_string()});
-            if let Subject::Line {
-                file,
-                line,
-                function,
-            } = change.subject
-            {
-                row["file"] = file.into();
-                row["line"] = line.into();
-                row["function"] = function.into();
-            }
+            let mut row = change.subject.to_json();
             row["a"] = change.a.into();
             row["b"] = change.b.into();
             row["change"] = change.bytes().into();

@@ -34,27 +34,12 @@ pub fn text(table: &Table, top: usize) -> String {
 }
 
 fn described(table: &Table, row: &Row) -> Value {
-    let mut value = json!({"name": row.subject.to_string()});
-    match row.subject {
-        Subject::Line {
-            file,
-            line,
-            function,
-        } => {
-            value["file"] = file.into();
-            value["line"] = line.into();
-            value["function"] = function.into();
-            value["package"] = table.package_of(row).into();
-        }
-        Subject::Function { file, function } => {
-            value["file"] = file.into();
-            value["function"] = function.into();
-        }
-        _ if table.by == By::Stack => {
-            let calls = table.stacks.calls_of(row.sites[0]);
-            value["stack"] = calls.map(call).collect();
-        }
-        _ => {}
+    let mut value = row.subject.to_json();
+    if let Subject::Line { .. } = row.subject {
+        value["package"] = table.package_of(row).into();
+    } else if table.by == By::Stack {
+        let calls = table.stacks.calls_of(row.sites[0]);
+        value["stack"] = calls.map(call).collect();
     }
     value["account"] = row.account().into();
     value["accounts"] = json!(row.accounts);

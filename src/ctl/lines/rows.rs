@@ -2,11 +2,12 @@
 
 use crate::stacks::{Amount, Frame, Site, Stacks, View, is_in_total};
 use clap::ValueEnum;
+use indexmap::IndexMap;
 use pyhost_record::origin::{is_users, package};
 use pyhost_record::output::format::NO_CALLS;
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt::{self, Display};
 
 /// The subject of a row.
@@ -76,6 +77,21 @@ impl<'a> Subject<'a> {
             },
             None => Subject::OUTSIDE,
         }
+    }
+
+    /// Its name in JSON, with its file, line and function.
+    pub fn to_json(self) -> Value {
+        let mut value = json!({"name": self.to_string()});
+        let (Subject::Line { file, function, .. } | Subject::Function { file, function }) = self
+        else {
+            return value;
+        };
+        value["file"] = file.into();
+        if let Subject::Line { line, .. } = self {
+            value["line"] = line.into();
+        }
+        value["function"] = function.into();
+        value
     }
 
     fn of_site(stacks: &'a Stacks, site: &'a Site, by: By) -> Self {
@@ -204,27 +220,17 @@ impl<'a> Table<'a> {
             None => is_in_total(&site.account),
         };
         let mut left_out = 0;
-        let mut rows: Vec<Row> = Vec::new();
-        let mut places = HashMap::new();
-        let mut add =
-            |rows: &mut Vec<Row<'a>>, subject, amount: Amount, site: &'a Site| match places
-                .entry(subject)
-            {
-                Entry::Vacant(entry) => {
-                    entry.insert(rows.len());
-                    rows.push(Row {
-                        subject,
-                        sum: amount,
-                        sites: vec![site],
-                        accounts: Vec::new(),
-                    });
-                }
-                Entry::Occupied(entry) => {
-                    let row = &mut rows[*entry.get()];
-                    row.sum = row.sum.plus(amount).unwrap_or(row.sum);
-                    row.sites.push(site);
-                }
-            };
+        let mut rows: IndexMap<Subject, Row> = IndexMap::new();
+        let mut add = |subject, amount: Amount, site| {
+            let row = rows.entry(subject).or_insert_with(|| Row {
+                subject,
+                sum: Amount::default(),
+                sites: Vec::new(),
+                accounts: Vec::new(),
+            });
+            row.sum = row.sum.plus(amount).unwrap_or(row.sum);
+            row.sites.push(site);
+        };
         for site in stacks.changed_in(view).into_iter().filter(counts) {
             let amount = site.amount(view);
             // The sum of a view was checked.
@@ -233,17 +239,16 @@ impl<'a> Table<'a> {
                 continue;
             }
             if by != By::Type {
-                add(&mut rows, Subject::of_site(stacks, site, by), amount, site);
+                add(Subject::of_site(stacks, site, by), amount, site);
                 continue;
             }
             let mut rest = amount.minus(Amount::default());
             for (name, of_type) in &site.types {
                 rest = rest.minus(*of_type);
-                add(&mut rows, Subject::Named(name), *of_type, site);
+                add(Subject::Named(name), *of_type, site);
             }
             if rest.bytes > 0 {
                 add(
-                    &mut rows,
                     Subject::Unnamed("no object, or of a type that is not listed"),
                     rest,
                     site,
@@ -252,7 +257,8 @@ impl<'a> Table<'a> {
         }
         // A line that replaced its bytes by those of another stack has not grown: rows are summed before those that shrank
         // are left out.
-        rows.retain(|row| row.sum.bytes > 0);
+        let rows = rows.into_values().filter(|row| row.sum.bytes > 0);
+        let mut rows: Vec<Row> = rows.collect();
         let total = rows.iter().map(|row| row.sum.bytes).sum::<i64>() + left_out.max(0);
         for row in &mut rows {
             row.accounts = accounts_of(&row.sites, view);
