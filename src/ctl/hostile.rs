@@ -4,7 +4,7 @@
 use crate::document::text_of;
 use crate::model::{Report, SampledLines};
 use crate::stacks::Stacks;
-use crate::stacks::tests::{mutated, sample_value};
+use crate::stacks::tests::{assert_plain, mutated, sample_value};
 use crate::summary::Summary;
 use crate::symbols::Symbols;
 use crate::{convert, diff, html, lines, serve, symbolize, top};
@@ -13,11 +13,6 @@ use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
 use std::path::PathBuf;
-
-fn assert_plain(text: &str) {
-    let steers = |letter: char| letter.is_control() && letter != '\n';
-    assert!(!text.contains(steers), "{text:?}");
-}
 
 /// Shows a summary in every form.
 fn show(summary: &Summary) {

@@ -27,7 +27,7 @@ fn frame(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::sample;
+    use crate::stacks::tests::{assert_has, sample};
 
     #[test]
     fn a_line_begins_with_the_account_and_ends_with_the_innermost_call() {
@@ -40,9 +40,6 @@ mod tests {
     #[test]
     fn names_neither_end_a_frame_nor_a_line() {
         let text = text(&sample(), View::Allocated);
-        assert!(
-            text.contains("obj;a:b  [31m (dir/a:b .py:1) 70\n"),
-            "{text}"
-        );
+        assert_has(&text, &["obj;a:b  [31m (dir/a:b .py:1) 70\n"]);
     }
 }

@@ -32,7 +32,7 @@ pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::{empty, sample};
+    use crate::stacks::tests::{assert_has, empty, sample};
 
     fn picture_of(view: View) -> String {
         String::from_utf8(picture(&sample(), view).unwrap()).unwrap()
@@ -41,17 +41,14 @@ mod tests {
     #[test]
     fn names_are_text_and_not_markup() {
         let picture = picture_of(View::AtPeak);
-        assert!(picture.contains("&lt;module&gt; (/job.py:9)"), "{picture}");
+        assert_has(&picture, &["&lt;module&gt; (/job.py:9)"]);
         assert!(!picture.contains("<module>"));
         assert_eq!(picture, picture_of(View::AtPeak));
     }
 
     #[test]
     fn a_view_without_bytes_is_not_drawn() {
-        assert!(
-            picture(&empty(), View::Live)
-                .unwrap_err()
-                .contains("no bytes")
-        );
+        let error = picture(&empty(), View::Live).unwrap_err();
+        assert_has(&error, &["no bytes"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Reports that nobody should write.
 
 use super::{Format, convert};
-use crate::stacks::tests::{call, empty, row, sample, stacks_of, with_lines};
+use crate::stacks::tests::{assert_has, call, empty, row, sample, stacks_of, with_lines};
 use crate::stacks::{Stacks, View};
 use clap::ValueEnum;
 use pyhost_record::output::format::{ENOUGH, is_ours};
@@ -100,10 +100,7 @@ fn names_that_look_like_parts_of_a_format_stay_names() {
         convert_all(&stacks);
         let picture = convert(&stacks, Format::Svg, View::Live).unwrap();
         let picture = String::from_utf8(picture).unwrap();
-        assert!(
-            picture.contains("total_samples=\"12\""),
-            "{name:?}: {picture}"
-        );
+        assert_has(&picture, &["total_samples=\"12\""]);
         assert!(
             picture.ends_with("</svg>") && picture.matches("</svg>").count() == 2,
             "{name:?}"

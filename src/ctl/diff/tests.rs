@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::Report;
-use crate::stacks::tests::{call, stacks_of, with_lines};
+use crate::stacks::tests::{assert_has, call, stacks_of, with_lines};
 use serde_json::json;
 
 /// The summary of a report with these live bytes.
@@ -24,8 +24,7 @@ fn accounts_of_either_side_have_a_row() {
     let names: Vec<&String> = pairs.keys().collect();
     assert_eq!(names, ["raw", "gone", "new"]);
     let text = to_text(&a, &b, &pairs);
-    assert!(text.contains("+2.0 KiB"), "{text}");
-    assert!(text.contains("-8192.0 PiB"), "{text}");
+    assert_has(&text, &["+2.0 KiB", "-8192.0 PiB"]);
     let json: Value = serde_json::from_str(&to_json(&a, &b, &pairs, None)).unwrap();
     assert_eq!(json["accounts"]["raw"]["live_bytes"]["change"], 2048);
     assert_eq!(json["accounts"]["gone"]["live_bytes"]["change"], -i64::MAX);
@@ -89,26 +88,18 @@ fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
     let expected = expected.map(|(name, change, error)| (name.to_owned(), change, error));
     assert_eq!(changes(&a, &b), expected);
     let text = LineChanges::new(&a, &b, View::Live).to_text();
-    assert!(
-        text.contains("+2.0 KiB       300 B  /job.py:1 in new\n"),
-        "{text}"
+    assert_has(
+        &text,
+        &[
+            "+2.0 KiB       300 B  /job.py:1 in new\n",
+            "-900 B       300 B  /job.py:1 in gone\n",
+            "2 lines changed by no more",
+        ],
     );
-    assert!(
-        text.contains("-900 B       300 B  /job.py:1 in gone\n"),
-        "{text}"
-    );
-    assert!(
-        !text.contains("same") && text.contains("2 lines changed by no more"),
-        "{text}"
-    );
-    let back = changes(&b, &a)
-        .into_iter()
-        .map(|(name, change, _)| (name, change));
-    let expected = [("gone", 900), ("just", -351), ("new", -2000)];
-    assert_eq!(
-        back.collect::<Vec<_>>(),
-        expected.map(|(name, change)| (name.to_owned(), change))
-    );
+    assert!(!text.contains("same"), "{text}");
+    let back = [("gone", 900, 300), ("just", -351, 350), ("new", -2000, 300)];
+    let back = back.map(|(name, change, error)| (name.to_owned(), change, error));
+    assert_eq!(changes(&b, &a), back);
 }
 
 #[test]
@@ -145,10 +136,7 @@ fn a_stack_that_may_have_been_left_out_before_is_not_new() {
     let far = lines(1, &far, 0);
     assert_eq!(changes(&a, &far), expected);
     let text = LineChanges::new(&a, &far, View::Live).to_text();
-    assert!(
-        text.contains("leave out: 4.9 KiB in A, 0 B in B\n"),
-        "{text}"
-    );
+    assert_has(&text, &["leave out: 4.9 KiB in A, 0 B in B\n"]);
 }
 
 #[test]
@@ -162,14 +150,8 @@ fn the_text_has_the_lines_that_grew_and_shrank_most() {
     let (all, none) = (lines(1, &rows, 0), lines(1, &[], 0));
     for (a, b) in [(&none, &all), (&all, &none)] {
         let text = LineChanges::new(a, b, View::Live).to_text();
-        assert!(
-            text.contains("in f29\n") && text.contains("in f20\n"),
-            "{text}"
-        );
-        assert!(
-            !text.contains("in f19\n") && text.contains(" 20 more lines"),
-            "{text}"
-        );
+        assert_has(&text, &["in f29\n", "in f20\n", " 20 more lines"]);
+        assert!(!text.contains("in f19\n"), "{text}");
         assert_eq!(changes(a, b).len(), 30);
     }
 }

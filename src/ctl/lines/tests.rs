@@ -1,7 +1,7 @@
 use super::*;
 use crate::lines::{json, text};
 use crate::model::Report;
-use crate::stacks::tests::{call, sample_value, stacks_of, with_lines};
+use crate::stacks::tests::{assert_has, assert_plain, call, sample_value, stacks_of, with_lines};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -40,25 +40,25 @@ fn mixed() -> Stacks {
     .unwrap()
 }
 
-fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
-    let table = Table::new(stacks, view, by, None);
-    let rows = table.rows.iter();
-    rows.map(|row| (row.subject.to_string(), row.sum.bytes))
-        .collect()
-}
-
-fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
-    let stacks = mixed();
-    let table = Table::new(&stacks, View::AtPeak, by, account);
-    let rows = table.rows.iter();
-    rows.map(|row| {
+fn rows_of(stacks: &Stacks, view: View, by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
+    let table = Table::new(stacks, view, by, account);
+    let row = |row: &Row| {
         (
             row.subject.to_string(),
             row.sum.bytes,
             stacks.error_bytes(row.sum),
         )
-    })
-    .collect()
+    };
+    table.rows.iter().map(row).collect()
+}
+
+fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
+    let rows = rows_of(stacks, view, by, None).into_iter();
+    rows.map(|(name, bytes, _)| (name, bytes)).collect()
+}
+
+fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
+    rows_of(&mixed(), View::AtPeak, by, account)
 }
 
 fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
@@ -126,14 +126,13 @@ fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
     let stacks = mixed();
     let table = Table::new(&stacks, View::AtPeak, By::Line, None);
     let text = text::text(&table, 2);
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(
-        lines[2].ends_with("  obj      /job.py:3 in load, by pandas"),
-        "{text}"
-    );
-    assert!(lines[3].ends_with("  obj      /job.py:4 in keep"), "{text}");
-    assert!(lines[4].ends_with(" 2 more"), "{text}");
-    assert!(lines[2].contains("63.2%"), "5500 of 8700: {text}");
+    let [_, _, load, keep, more, _] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}");
+    };
+    // 5500 of 8700.
+    assert_has(load, &["63.2%", "  obj      /job.py:3 in load, by pandas"]);
+    assert!(keep.ends_with("  obj      /job.py:4 in keep"), "{text}");
+    assert!(more.ends_with(" 2 more"), "{text}");
     let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(json["rows"][0]["package"], "pandas");
@@ -166,7 +165,7 @@ fn a_report_of_every_allocation_has_no_errors() {
     let stacks = stacks_of(&report).unwrap();
     let text = text::text(&Table::new(&stacks, View::Live, By::Line, None), 20);
     assert!(!text.contains('\u{b1}'), "{text}");
-    assert!(text.contains("every allocation was sampled"), "{text}");
+    assert_has(&text, &["every allocation was sampled"]);
 }
 
 #[test]
@@ -176,10 +175,8 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     let stacks = stacks_of(&report).unwrap();
     let table = Table::new(&stacks, View::Live, By::Stack, None);
     let text = text::text(&table, 20);
-    assert!(
-        text.contains(" 980 more\n") && text.lines().count() < 30,
-        "{text}"
-    );
+    assert_has(&text, &[" 980 more\n"]);
+    assert!(text.lines().count() < 30, "{text}");
     let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
     assert_eq!(json["rows"][0]["stack"].as_array().unwrap().len(), 1000);
     assert_eq!(
@@ -192,20 +189,27 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
 fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
     let report = Report::of_json(&sample_value().to_string()).unwrap();
     let stacks = Stacks::by_thread(&report).unwrap();
-    let rows = |view, by| sums(&stacks, view, by);
-    let named = |rows: &[(&str, i64)]| -> Vec<(String, i64)> {
-        rows.iter()
-            .map(|(name, bytes)| (name.to_string(), *bytes))
-            .collect()
-    };
-    let threads = named(&[("main", 200), ("work er", 100)]);
-    assert_eq!(rows(View::Live, By::Thread), threads);
-    // The rows of other views have no thread.
-    let unknown = named(&[("thread that the report does not name", 200)]);
-    assert_eq!(rows(View::Grown, By::Thread), unknown);
     let rest = "no object, or of a type that is not listed";
-    let types = named(&[("list", 250), ("dict", 30), (rest, 20)]);
-    assert_eq!(rows(View::Live, By::Type), types);
+    let (view, thread) = (View::Live, By::Thread);
+    for (view, by, rows) in [
+        (view, thread, &[("main", 200), ("work er", 100)][..]),
+        // The rows of other views have no thread.
+        (
+            View::Grown,
+            thread,
+            &[("thread that the report does not name", 200)],
+        ),
+        (view, By::Type, &[("list", 250), ("dict", 30), (rest, 20)]),
+    ] {
+        let found = sums(&stacks, view, by);
+        assert!(
+            found
+                .iter()
+                .map(|(name, bytes)| (name.as_str(), *bytes))
+                .eq(rows.iter().copied()),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]
@@ -213,10 +217,7 @@ fn live_bytes_have_an_age() {
     let stacks = stacks_of(&sample_value()).unwrap();
     let table = Table::new(&stacks, View::Live, By::Line, None);
     let text = text::text(&table, 20);
-    assert!(
-        text.contains("  20.0 s  obj      /job.py:4 in load\n"),
-        "{text}"
-    );
+    assert_has(&text, &["  20.0 s  obj      /job.py:4 in load\n"]);
     let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
     assert_eq!(json["rows"][0]["age_seconds"], 20.0);
     let peak = Table::new(&stacks, View::AtPeak, By::Line, None);
@@ -230,8 +231,7 @@ pub fn show_all(stacks: &Stacks) {
         for view in View::ALL {
             let table = Table::new(stacks, view, *by, None);
             let text = text::text(&table, 3);
-            let steers = |letter: char| letter.is_control() && letter != '\n';
-            assert!(!text.contains(steers), "{text:?}");
+            assert_plain(&text);
             let json: Value = serde_json::from_str(&json::text(&table, 3)).unwrap();
             assert_eq!(json["by"], by.name());
         }

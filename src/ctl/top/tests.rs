@@ -7,6 +7,7 @@ use super::state::{Step, View};
 use super::tables;
 use crate::find;
 use crate::process::Usage;
+use crate::stacks::tests::assert_has;
 use crossterm::event::KeyCode;
 use pyhost_record::directory::Identity;
 use pyhost_record::{Record, blank};
@@ -99,18 +100,9 @@ fn every_size_of_terminal_is_drawn() {
 fn forty_columns_show_who_and_how_much() {
     let mut state = state_of(&[123, 456]);
     let lines = drawn(&mut state, 40, 20);
-    assert!(
-        lines[1].contains("PID") && lines[1].contains("LIVE*"),
-        "{lines:#?}"
-    );
-    assert!(
-        lines[2].contains("123") && lines[2].contains("0 B"),
-        "{lines:#?}"
-    );
-    assert!(
-        lines.iter().any(|line| line.starts_with("total ")),
-        "{lines:#?}"
-    );
+    assert_has(&lines[1], &["PID", "LIVE*"]);
+    assert_has(&lines[2], &["123", "0 B"]);
+    assert_has(&lines.join("\n"), &["\ntotal "]);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::html::{SAMPLE, page::page};
 use crate::lines::{By, Table};
 use crate::stacks::tests::{
-    call, mutated, of_thread, row, sample_value, stacks_of, sum, with_lines,
+    assert_has, call, mutated, of_thread, row, sample_value, stacks_of, sum, with_lines,
 };
 use crate::stacks::{Amount, missed};
 use pyhost_testing::Random;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 fn tree_of(report: &Value, baseline: Option<&Value>) -> Value {
     let stacks = stacks_of(report).unwrap();
     let baseline = baseline.map(baseline_of);
-    let text = Tree::new(&stacks, baseline.as_ref()).into_json();
+    let text = Tree::new(&stacks, baseline.as_ref()).to_json();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -185,12 +185,8 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
             ["/v/site-packages/x.libs/liba.so", "library", null]
         ])
     );
-    assert!(page_of(&report, None).unwrap().contains("native calls"));
-    assert!(
-        !page_of(&sample_value(), None)
-            .unwrap()
-            .contains("native calls")
-    );
+    let names_them = |report| page_of(report, None).unwrap().contains("native calls");
+    assert!(names_them(&report) && !names_them(&sample_value()));
     // Its source is nobody's package.
     let place = crate::symbols::Place {
         function: "f".to_owned(),
@@ -246,11 +242,11 @@ fn a_comparison_has_the_changes_that_diff_finds() {
     let new = &back[&vec!["new /job.py:5".to_owned()]];
     assert_eq!((new[0], new[3]), (0, 500));
     let page = page_of(&report, Some(&before)).unwrap();
-    assert!(
-        page.contains("Lines that changed most: live at the report"),
-        "{page}"
+    let title = "Lines that changed most: live at the report";
+    assert_has(
+        &page,
+        &[title, "+<data value=\"700\"", "+<data value=\"500\""],
     );
-    assert!(page.contains("+<data value=\"700\"") && page.contains("+<data value=\"500\""));
 }
 
 #[test]
@@ -288,7 +284,7 @@ fn five_views_of_five_hundred_stacks_stay_small() {
     let report = with_lines(&lines);
     let length = report.to_string().len();
     let tree = Tree::new(&stacks_of(&report).unwrap(), None)
-        .into_json()
+        .to_json()
         .len();
     assert!(tree < length / 10, "{tree} of {length}");
     let page = page_of(&report, None).unwrap().len();
@@ -315,32 +311,19 @@ fn samples_that_cannot_be_shown_leave_the_rest_of_the_page() {
     let none = with_lines(&Value::Null);
     let page = page_of(&none, None).unwrap();
     assert!(!page.contains("id=\"lines\"") && !page.contains("stacks-data"));
-    assert!(
-        page_of(&none, Some(&sample_value()))
-            .unwrap_err()
-            .contains("has no sampled lines")
-    );
+    let error = |report| page_of(report, Some(&sample_value())).unwrap_err();
+    assert_has(&error(&none), &["has no sampled lines"]);
     let empty = with_lines(&json!({"interval_bytes": 64}));
     let page = page_of(&empty, Some(&empty)).unwrap();
     assert!(page.contains("No sample has bytes.") && !page.contains("stacks-data"));
     let forged = with_lines(&json!({"live": [row("obj", -1, 1, &[])]}));
     let page = page_of(&forged, None).unwrap();
-    assert!(
-        page.contains("the report has a number below zero in lines.live"),
-        "{page}"
-    );
-    assert!(
-        page_of(&forged, Some(&sample_value()))
-            .unwrap_err()
-            .contains("below zero")
-    );
+    assert_has(&page, &["the report has a number below zero in lines.live"]);
+    assert_has(&error(&forged), &["below zero"]);
     // One whose bytes are all beside the total.
     let mapped = with_lines(&json!({"live": [row("mapped", 5, 1, &[])]}));
-    assert!(
-        page_of(&mapped, None)
-            .unwrap()
-            .contains("No line that the report lists has bytes.")
-    );
+    let page = page_of(&mapped, None).unwrap();
+    assert_has(&page, &["No line that the report lists has bytes."]);
 }
 
 #[test]
@@ -354,10 +337,8 @@ fn the_table_has_ten_lines_and_the_rest_in_one() {
     let stacks = stacks_of(&report).unwrap();
     let all = Table::new(&stacks, View::Live, By::Line, None);
     let rest = Table::sum_of(&all.rows[10..]);
-    assert!(
-        table.contains("20 lines more") && table.contains(&format!("value=\"{}\"", rest.bytes))
-    );
-    assert!(table.contains(&format!("value=\"{}\"", stacks.error_bytes(rest))));
+    let [bytes, error] = [rest.bytes, stacks.error_bytes(rest)].map(|it| format!("value=\"{it}\""));
+    assert_has(table, &["20 lines more", &bytes, &error]);
 }
 
 #[test]
