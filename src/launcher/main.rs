@@ -39,6 +39,10 @@ const VERSION: &str = match option_env!("PYHOST_INSIDE_VERSION") {
 /// An exit status and a line without a full stop.
 struct Failure(i32, String);
 
+fn cannot_start(line: String) -> Failure {
+    Failure(CANNOT_START, line)
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn main() -> i32 {
     let Failure(status, line) = start(std::env::args_os().collect());
@@ -62,25 +66,21 @@ fn start(mut words: Vec<OsString>) -> Failure {
     // In its order, with what is no variable: the script sees it.
     // SAFETY: this program has one thread, and sets no variable.
     let given = unsafe { Strings::environment() };
-    let is_ours = |text: &&CStr| {
-        let names = [PRELOAD, HANDSHAKE];
-        !names
-            .iter()
-            .any(|name| text.to_bytes().starts_with(name.as_bytes()))
-    };
+    let begins = |text: &CStr, name: &str| text.to_bytes().starts_with(name.as_bytes());
+    let is_others = |text: &&CStr| !begins(text, PRELOAD) && !begins(text, HANDSHAKE);
     let added = added.map(terminated);
     let arguments = words.iter().map(|word| word.as_ptr());
-    let environment = given.texts().filter(is_ours).map(CStr::as_ptr);
+    let environment = given.texts().filter(is_others).map(CStr::as_ptr);
     let environment = environment.chain(added.iter().map(|text| text.as_ptr()));
     let arguments: Vec<_> = arguments.chain([null()]).collect();
     let environment: Vec<_> = environment.chain([null()]).collect();
     // SAFETY: strings, and arrays of such that end with null.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     let error = io::Error::last_os_error();
-    Failure(
-        CANNOT_START,
-        format!("'{}' cannot be started ({error})", python.display()),
-    )
+    cannot_start(format!(
+        "'{}' cannot be started ({error})",
+        python.display()
+    ))
 }
 
 /// A text of the command line or the environment, none of which has a zero byte, with one at its end.
@@ -112,23 +112,19 @@ fn prepare(words: &mut Vec<OsString>) -> Result<(PathBuf, [OsString; 2]), Failur
 
 /// Takes `--python PATH` or `--python=PATH` out of the command line, if it comes first.
 fn take_python(words: &mut Vec<OsString>) -> Result<Option<PathBuf>, Failure> {
-    let Some(first) = words.get(1) else {
-        return Ok(None);
-    };
-    if let Some(path) = first.as_bytes().strip_prefix(b"--python=") {
-        let path = PathBuf::from(OsStr::from_bytes(path));
-        words.remove(1);
-        return Ok(Some(path));
+    match words.get(1).map(|word| word.as_bytes()) {
+        Some(b"--python") if words.len() < 3 => {
+            let line = "--python: no value; expected the path of an interpreter".to_owned();
+            Err(Failure(BAD_OPTION, line))
+        }
+        Some(b"--python") => Ok(words.drain(1..3).nth(1).map(PathBuf::from)),
+        Some(word) if word.starts_with(b"--python=") => {
+            let word = words.remove(1).into_vec();
+            let path = OsStr::from_bytes(&word["--python=".len()..]);
+            Ok(Some(PathBuf::from(path)))
+        }
+        _ => Ok(None),
     }
-    if first != "--python" {
-        return Ok(None);
-    }
-    if words.len() < 3 {
-        let line = "--python: no value; expected the path of an interpreter".to_owned();
-        return Err(Failure(BAD_OPTION, line));
-    }
-    let path = words.drain(1..3).nth(1);
-    Ok(path.map(PathBuf::from))
 }
 
 /// The path that a command stands for, links and all.
@@ -144,12 +140,7 @@ fn look_up(name: &OsStr) -> Option<PathBuf> {
 /// This program's file, with no links in its path. If the loader was named on the command line, the kernel says that
 /// the process runs the loader.
 fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
-    let unreadable = |error| {
-        Failure(
-            CANNOT_START,
-            format!("/proc/self/exe cannot be read ({error})"),
-        )
-    };
+    let unreadable = |error| cannot_start(format!("/proc/self/exe cannot be read ({error})"));
     std::fs::metadata("/proc/self/exe").map_err(unreadable)?; // the library knows its program by it
     let all = [Some(Path::new("/proc/self/exe")), called];
     let mut all = all.into_iter().flatten().map(std::fs::canonicalize);
@@ -170,13 +161,10 @@ fn library(own: &Path) -> Result<PathBuf, Failure> {
     let path = root.join("lib/pyhost/libpyhost.so");
     match path.is_file() {
         true => Ok(path),
-        false => {
-            let line = format!(
-                "'{}' is missing; expected what pip installs with it",
-                path.display()
-            );
-            Err(Failure(CANNOT_START, line))
-        }
+        false => Err(cannot_start(format!(
+            "'{}' is missing; expected what pip installs with it",
+            path.display()
+        ))),
     }
 }
 
@@ -215,11 +203,10 @@ fn found(own: &Path, name: &OsStr, called: Option<&Path>) -> Result<PathBuf, Fai
     let in_path = in_path.filter(|path| interpreter::check(path).is_ok()); // pyenv's are scripts
     let is_another = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path != own);
     beside.chain(in_path).find(is_another).ok_or_else(|| {
-        let line = format!(
+        cannot_start(format!(
             "there is no python beside '{}' and no {python} in PATH; expected --python PATH",
             own.display()
-        );
-        Failure(CANNOT_START, line)
+        ))
     })
 }
 
@@ -242,19 +229,17 @@ fn preload(library: &Path, others: &OsStr) -> Result<OsString, Failure> {
     let library_bytes = library.as_os_str().as_bytes();
     let mut list = [PRELOAD.as_bytes(), library_bytes].concat();
     if library_bytes.iter().any(|byte| b": ".contains(byte)) {
-        let line = format!(
+        return Err(cannot_start(format!(
             "'{}' has a space or a colon, which LD_PRELOAD cannot have in a name; \
              expected an environment in another folder",
             library.display()
-        );
-        return Err(Failure(CANNOT_START, line));
+        )));
     }
     if let Some(name) = sanitizers::named_in(others.as_bytes()) {
-        let line = format!(
+        return Err(cannot_start(format!(
             "{} is preloaded and must be the first library; expected the host that cargo builds, or python",
             OsStr::from_bytes(name).display()
-        );
-        return Err(Failure(CANNOT_START, line));
+        )));
     }
     if !others.is_empty() {
         list.push(b':');
