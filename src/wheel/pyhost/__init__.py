@@ -5,6 +5,7 @@ is not read.
 """
 
 import warnings as _warnings
+from importlib import import_module as _import_module
 
 active = False
 
@@ -71,23 +72,18 @@ class track:
         return {}
 
 
+_ELSEWHERE = {
+    "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow"),
+    "_tracking": ("TrackedAccount",),
+    "_expected": ("expect_freed", "check_expected", "Expected", "Kept"),
+    "_notebook": ("load_ipython_extension", "unload_ipython_extension"),
+}
+
+
 def __getattr__(name):
-    if name in ("Snapshot", "Figures", "Diff", "DiffRow"):
-        from . import _snapshots
-
-        return getattr(_snapshots, name)
-    if name == "TrackedAccount":
-        from ._tracking import TrackedAccount
-
-        return TrackedAccount
-    if name in ("expect_freed", "check_expected", "Expected", "Kept"):
-        from . import _expected
-
-        return getattr(_expected, name)
-    if name in ("load_ipython_extension", "unload_ipython_extension"):
-        from . import _notebook
-
-        return getattr(_notebook, name)
+    for module, names in _ELSEWHERE.items():
+        if name in names:
+            return getattr(_import_module(f".{module}", __name__), name)
     raise AttributeError(f"module 'pyhost' has no attribute '{name}'")
 
 
