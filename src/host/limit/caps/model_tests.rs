@@ -1,7 +1,7 @@
 //! The caps against a naive oracle: random events in three threads of a Python that is made up.
 //!
 //! The ledger and the caps are the process's own, and this executable's `malloc` books to them. So the cases run in a
-//! process of their own, each with new threads, of which one runs at a time. Windows are closed before each request, so
+//! process of their own, in new threads, of which one runs at a time. Windows are closed before each request, so
 //! that the oracle knows to the byte what fits. `--cap auto` is not part of it: it reads the kernel's files.
 
 use super::python::{Python, Role, Told, arm};
@@ -11,19 +11,23 @@ use crate::cpython::frames::CodePlace;
 use crate::heap::{GILS, Request};
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Reach, Scope, Slot};
 use Account::{Arena, Mapped, Mem, Native, Numpy, Obj, Raw};
-use pyhost_testing::Random;
+use proptest::bool::weighted;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{TestCaseError, TestRunner};
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex};
 
-const CASES: u64 = 400;
+const CASES: u32 = 400;
 const EVENTS: usize = 500;
 const THREADS: usize = 3;
 /// The variable that marks the process of the cases.
 const MARK: &str = "PYHOST_TEST_CAPS_MODEL";
 
 /// The Python of the calling thread, and what the caps asked of it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Fake {
     place: CodePlace,
     role: Role,
@@ -66,24 +70,22 @@ fn change<T>(work: impl FnOnce(&mut Fake) -> T) -> T {
     result
 }
 
-fn post(fake: &mut Fake) -> bool {
-    fake.posts += 1;
-    fake.pending += u32::from(fake.takes_calls);
-    fake.takes_calls
-}
-
-fn post_pressure(fake: &mut Fake) -> bool {
-    fake.pressure += 1;
-    fake.takes_calls
-}
-
 fn arm_fake() {
     arm(Python {
         place: |_| FAKE.get().place,
         handles_error: || FAKE.get().handles_error,
         is_running: || FAKE.get().is_running,
-        post: || change(post),
-        post_pressure: || change(post_pressure),
+        post: || {
+            change(|fake| {
+                fake.posts += 1;
+                fake.pending += u32::from(fake.takes_calls);
+                fake.takes_calls
+            })
+        },
+        post_pressure: || {
+            change(|fake| fake.pressure += 1);
+            FAKE.get().takes_calls
+        },
         is_main: || FAKE.get().is_main,
         role: |_, _| FAKE.get().role,
         trace: |_| 0,
@@ -119,6 +121,63 @@ enum Event {
     Climb,
     /// It asks for the same again and again.
     Insist(usize),
+}
+
+/// A cap that has little room left soon, then what happens under it.
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    const ACCOUNTS: &[Account] = &[Obj, Mem, Numpy, Raw, Arena];
+    const PLACES: &[CodePlace] = &[
+        handler(1),
+        handler(2),
+        CodePlace::Nowhere,
+        CodePlace::Fragile,
+        CodePlace::Machinery,
+        CodePlace::Serving,
+        CodePlace::Jump,
+        CodePlace::Unknown,
+    ];
+    let of_case = (select(ACCOUNTS), select(&[5_u32, 15, 30]));
+    of_case.prop_flat_map(|(main, frees)| {
+        let account = prop_oneof![2 => Just(main), 1 => select(ACCOUNTS)];
+        let scope = prop_oneof![Just(Scope::Total), account.clone().prop_map(Scope::Account)];
+        let capped = select(vec![Scope::Total, Scope::Account(main)]);
+        let room = select(&[3 << 20, 16 << 20, 40 << 20]);
+        let begin = (
+            (capped, room).prop_map(|(scope, room)| Event::Cap(scope, room)),
+            select(&[4 << 20, 64 << 20]).prop_map(|room| Event::Cap(Scope::Account(Mapped), room)),
+            (0..THREADS).prop_map(Event::Switch),
+            select(&[0, 1 << 10, 200 << 10]).prop_map(move |room| Event::Fill(main, room)),
+        );
+        let change = (scope, 0..6, any::<prop::sample::Index>(), weighted(0.6));
+        let change = change.prop_map(|(scope, kind, room, is_running)| match kind {
+            0 => Event::Cap(scope, *room.get(&[1 << 20, 3 << 20, 16 << 20])),
+            1 => Event::NoCap(scope),
+            2 => Event::Limit(scope, *room.get(&[64 << 10, 2 << 20])),
+            3 => Event::EndLimit,
+            4 => Event::SoftCap(scope, *room.get(&[0, 200 << 10])),
+            _ => Event::Running(is_running),
+        });
+        // 32 bytes to 32 KiB, and at times more.
+        let power = (0..12_u32, select(&[0, 0, 0, 0, 1, 3, 8])).prop_map(|(power, more)| power + more);
+        let role = prop_oneof![3 => Just(Role::Plain), 1 => Just(Role::Unwinding), 1 => Just(Role::Function)];
+        let event = prop_oneof![
+            frees => (0..10_000_usize).prop_map(Event::Free),
+            8 => Just(Event::SafePoint),
+            6 => select(PLACES).prop_map(Event::Place),
+            4 => weighted(0.3).prop_map(Event::Handler),
+            4 => Just(Event::ErrorEnds),
+            6 => select(&[0, 0, 1, 2]).prop_map(Event::Switch),
+            1 => change,
+            1 => weighted(0.6).prop_map(Event::TakesCalls),
+            1 => Just(Event::StartThread),
+            1 => select(&[64 << 10, 1 << 20, 8 << 20]).prop_map(Event::Map),
+            68 - frees => (account, power, role).prop_map(|(account, power, role)| Event::Request(account, 16 << power, role)),
+        ];
+        (begin, prop::collection::vec(event, EVENTS)).prop_map(|((cap, map, switch, fill), events)| {
+            let begin = [cap, map, switch, fill].into_iter();
+            begin.chain(events).chain([Event::Climb]).collect()
+        })
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -166,15 +225,7 @@ struct Model<'a> {
     kept: u32,
     /// Small requests since the last free that were refused though nothing can go on.
     at_the_end: usize,
-    result: Option<Result<(), String>>,
-}
-
-macro_rules! ensure {
-    ($is_so:expr, $($text:tt)*) => {
-        if !$is_so {
-            return Err(format!($($text)*));
-        }
-    };
+    result: Option<Result<(), TestCaseError>>,
 }
 
 /// What the caps answered, or how they ended the process.
@@ -191,7 +242,7 @@ fn heights(scope: Scope) -> (i64, i64) {
     (height(LEDGER.hold(scope)), height(LEDGER.cap(scope)))
 }
 
-/// The reserve that the guide promises, where it does.
+/// The reserve that the guide promises, if it does.
 fn promised_reserve(scope: Scope, cap: u64) -> Option<u64> {
     match scope {
         Scope::Total | Scope::Account(Obj | Mem) => Some((cap / 8).clamp(2 << 20, 4 << 20)),
@@ -204,8 +255,18 @@ fn is_import(place: CodePlace) -> bool {
     matches!(place, CodePlace::Fragile | CodePlace::Machinery)
 }
 
+/// An error if something is wrong.
+fn check(wrong: &str, facts: &dyn Debug) -> Result<(), TestCaseError> {
+    match wrong {
+        NOTHING => Ok(()),
+        wrong => Err(TestCaseError::fail(format!("{wrong}; {facts:?}"))),
+    }
+}
+
+const NOTHING: &str = "";
+
 /// Whether the process goes on, or what is wrong.
-type Goes = Result<bool, String>;
+type Goes = Result<bool, TestCaseError>;
 
 impl Model<'_> {
     /// Lets the thread whose turn it is go on to its next switch or to the end.
@@ -219,16 +280,16 @@ impl Model<'_> {
             match self.step(event).and_then(|goes| Ok(goes && self.look()?)) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(text) => {
-                    self.result = Some(Err(format!("{event:?}: {text}")));
+                Err(error) => {
+                    self.result = Some(Err(TestCaseError::fail(format!("{event:?}: {error}"))));
                     return;
                 }
             }
         }
-        let refused = LEDGER.snapshot().refused();
-        let is_so = refused == self.refused;
-        let text = || format!("{refused} refusals were counted, not {}", self.refused);
-        self.result = Some(is_so.then_some(()).ok_or_else(text));
+        let counted = LEDGER.snapshot().refused();
+        let is_so = counted == self.refused;
+        let wrong = || TestCaseError::fail(format!("{counted} refusals, not {}", self.refused));
+        self.result = Some(is_so.then_some(()).ok_or_else(wrong));
     }
 
     fn step(&mut self, event: Event) -> Goes {
@@ -264,10 +325,10 @@ impl Model<'_> {
                 let cap = limits::live(scope) + room;
                 let set = limits::set(scope, Some(cap), slot);
                 if let Some(reserve) = promised_reserve(scope, cap) {
-                    ensure!(set.is_ok() == (room >= reserve), "{set:?}");
-                    let is_so = heights(scope) == (cap as i64 - reserve as i64, cap as i64);
-                    let is_lower = !self.limits.is_empty();
-                    ensure!(set.is_err() || is_lower || is_so, "a wrong reserve");
+                    prop_assert_eq!(set.is_ok(), room >= reserve);
+                    if set.is_ok() && self.limits.is_empty() {
+                        prop_assert_eq!(heights(scope), ((cap - reserve) as i64, cap as i64));
+                    }
                 }
                 self.changed(scope, set.is_ok());
             }
@@ -328,13 +389,10 @@ impl Model<'_> {
     }
 
     /// A refusal that is counted and kept; its scope.
-    fn refused(&mut self, account: Account, how: How) -> Result<Scope, String> {
-        let last = last().ok_or("no last refusal")?;
-        let more = last.number - self.number;
-        ensure!(
-            more == 1 && last.how == how && last.account == account,
-            "{more} more, {last}"
-        );
+    fn refused(&mut self, account: Account, how: How) -> Result<Scope, TestCaseError> {
+        let last = last().ok_or_else(|| TestCaseError::fail("no last refusal"))?;
+        let found = (last.number, last.how, last.account);
+        prop_assert_eq!(found, (self.number + 1, how, account), "{}", last);
         self.number = last.number;
         self.refused += 1;
         self.kept += 1;
@@ -353,12 +411,11 @@ impl Model<'_> {
         let before = scope.map(|scope| running::of(scope).number());
 
         let (undone, is_made) = (Cell::new(0), Cell::new(false));
-        let undo: &dyn Fn() = &|| undone.set(undone.get() + 1);
         let request = Request {
             account,
             bytes,
             asked: bytes,
-            undo,
+            undo: &|| undone.set(undone.get() + 1),
         };
         let answer = answer(|| {
             is_made.set((DECISIONS.fits)(thread.slot, account, bytes));
@@ -366,25 +423,24 @@ impl Model<'_> {
         });
         let (is_granted, is_null) = (answer == Ok(true), answer == Ok(false));
         let posts = FAKE.get().posts - fake.posts;
+        let facts = (answer, fake);
         let is_undone = is_made.get() && !is_granted;
-        ensure!(
-            undone.get() == u32::from(is_undone),
-            "given back {} times",
-            undone.get()
-        );
+        let fits = full.is_none();
+        let wrong = match scope {
+            _ if undone.get() != u32::from(is_undone) => "a block is not given back once",
+            _ if is_granted && !fits => "granted past a cap",
+            None if is_granted != fits => "refused, and it fits or Python has ended",
+            None if posts > 0 => "an error without a shortage",
+            _ => NOTHING,
+        };
+        check(wrong, &facts)?;
         if is_granted {
-            ensure!(full.is_none(), "granted past a cap");
             self.blocks.push((account, bytes));
             let thread = self.thread();
             thread.live[account as usize] += bytes as i64;
             (thread.number, thread.refusals) = (None, 0);
         }
         let (Some(scope), Some(before)) = (scope, before) else {
-            ensure!(
-                is_granted == full.is_none(),
-                "{answer:?}, and it fits or Python has ended"
-            );
-            ensure!(posts == 0, "an error without a shortage");
             self.refused += u64::from(!is_granted);
             return Ok(true);
         };
@@ -407,12 +463,7 @@ impl Model<'_> {
         let new = Some((number, fake.place, fake.takes_calls));
         self.thread().posted = if posts > 0 { new } else { posted };
 
-        // A large request.
         let at_once = size > (reserve / 8).max(4 << 10) || is_large && !is_spared;
-        ensure!(
-            !at_once || is_null || answer == Err(How::Vain),
-            "{answer:?}, and it is large"
-        );
         // The last quarter of the reserve is kept until the script had an error.
         let of_c = matches!(account, Raw | Native);
         let is_object = matches!(account, Mem | Obj);
@@ -420,63 +471,46 @@ impl Model<'_> {
         let is_plain = role == Role::Plain && !in_import && !is_serving && !nowhere;
         let takes_rest = account == Arena || of_c && size <= 2 << 10 || is_object && !is_plain;
         let no_room = full.is_some() || is_high && !had_error && !takes_rest;
-        ensure!(!(is_granted && no_room), "granted from the last quarter");
         // A small request is refused for an error only where CPython makes one of it, in the script's code.
         let is_repeated = thread.number == Some(bytes);
         let is_error = is_null && !at_once && !no_room;
-        if is_error {
-            let may_be = role == Role::Plain || role == Role::Function && is_high;
-            ensure!(
-                may_be && !of_c && account != Arena,
-                "this request must not be refused"
-            );
-            ensure!(!is_serving || is_repeated, "refused in a server's code");
-            let is_late = is_half || posted.is_some() || is_repeated;
-            ensure!(!in_import || is_late, "refused in an import");
-        }
-        if posts > 0 {
-            ensure!(
-                fake.is_main && is_granted != no_room,
-                "an error for this thread"
-            );
-            ensure!(
-                !in_import || is_half,
-                "an error in an import before half is gone"
-            );
-        }
-        if (is_error || posts > 0) && posted.is_none() && !is_repeated {
-            let has_grown = thread.total() - thread.least > (reserve / 32).min(64 << 10);
-            let is_near_half = LEDGER.bound(scope) + size > hold + reserve / 16 * 7;
-            ensure!(
-                has_grown || is_near_half,
-                "an error for a thread that has not grown"
-            );
-        }
+        let may_be_error = role == Role::Plain || role == Role::Function && is_high;
+        let is_late = is_half || posted.is_some() || is_repeated;
+        let is_first = (is_error || posts > 0) && posted.is_none() && !is_repeated;
+        let has_grown = thread.total() - thread.least > (reserve / 32).min(64 << 10);
+        let is_near_half = LEDGER.bound(scope) + size > hold + reserve / 16 * 7;
         // The end.
         let is_vital = is_object || of_c && size > 2 << 10;
         let may_end = !is_large && is_vital && had_error && full.is_some();
-        ensure!(answer != Err(How::Fatal) || may_end, "the process ends");
-        let is_vain = thread.refusals >= 99_999;
-        ensure!(
-            answer != Err(How::Vain) || is_vain,
-            "{} in vain",
-            thread.refusals
-        );
         if may_end && full == Some(scope) && !is_repeated && answer.is_ok() {
             self.at_the_end += 1;
-            // Each thread may be due for one more error.
-            ensure!(
-                self.at_the_end <= THREADS,
-                "{answer:?}, and nothing can go on"
-            );
         }
+        let wrong = match answer {
+            Ok(true) if at_once => "a large request is granted",
+            Err(How::Fatal) if at_once || !may_end => "the process ends",
+            Err(How::Vain) if thread.refusals < 99_999 => "the process ends after few refusals",
+            _ if is_granted && no_room => "granted from the last quarter",
+            _ if is_error && (!may_be_error || of_c || account == Arena) => "this one is needed",
+            _ if is_error && is_serving && !is_repeated => "refused in a server's code",
+            _ if is_error && in_import && !is_late => "refused in an import",
+            _ if posts > 0 && !fake.is_main => "an error for another thread",
+            _ if posts > 0 && is_granted == no_room => "refused, and an error is to come",
+            _ if posts > 0 && in_import && !is_half => "an error in an import before half is gone",
+            _ if is_first && !has_grown && !is_near_half => {
+                "an error for a thread that has not grown"
+            }
+            // Each thread may be due for one more error.
+            _ if self.at_the_end > THREADS => "nothing can go on, and the process does",
+            _ => NOTHING,
+        };
+        check(wrong, &facts)?;
 
         match answer {
             Err(how) => return self.refused(account, how).map(|_| false),
             Ok(true) => {}
             Ok(false) if account == Arena && is_large => self.refused += 1,
             Ok(false) => {
-                ensure!(self.refused(account, How::Null)? == scope, "another cap");
+                prop_assert_eq!(self.refused(account, How::Null)?, scope);
                 let thread = self.thread();
                 (thread.has_error, thread.posted) = (true, None);
                 thread.refusals += 1;
@@ -491,7 +525,7 @@ impl Model<'_> {
     fn map(&mut self, bytes: usize) -> Goes {
         let scope = Scope::Account(Mapped);
         let fits = LEDGER.bound(scope) + bytes as i64 <= heights(scope).1;
-        ensure!(super::admits_map(bytes) == fits, "a map that fits: {fits}");
+        prop_assert_eq!(super::admits_map(bytes), fits);
         if fits {
             LEDGER.adjust_mapped(bytes as i64, 1, 0);
             self.mapped += bytes as i64;
@@ -517,7 +551,7 @@ impl Model<'_> {
                 (false, _) => Ok(false),
             },
         };
-        ensure!(answer == expected, "{answer:?}, not {expected:?}");
+        prop_assert_eq!(answer, expected);
         match answer {
             Ok(true) => {}
             Ok(false) => {
@@ -539,18 +573,16 @@ impl Model<'_> {
         let scope = posted.and_then(|posted| running::scope_of(posted.0));
         let is_over = scope.is_none_or(|scope| LEDGER.bound(scope) <= heights(scope).0);
         let told = shortage::told(self.thread().slot);
+        let is_now = matches!(told, Told::Now);
         let Some((number, meant, true)) = posted.filter(|_| !is_over) else {
-            ensure!(!matches!(told, Told::Now), "an error that nobody waits for");
+            prop_assert!(!is_now, "an error that nobody waits for");
             self.thread().posted = posted.filter(|_| matches!(told, Told::Elsewhere));
             return Ok(true);
         };
         let is_same = place == meant || place == CodePlace::Fragile && is_import(meant);
         let is_next = meant == CodePlace::Serving && !is_import(place);
         let is_place = place != CodePlace::Serving && (is_same || is_next);
-        ensure!(
-            matches!(told, Told::Now) == is_place,
-            "{place:?}, meant for {meant:?}"
-        );
+        prop_assert_eq!(is_now, is_place, "{:?}, meant for {:?}", place, meant);
         self.thread().posted = Some((number, meant, false)).filter(|_| !is_place);
         if is_place {
             self.thread().has_error = true;
@@ -570,24 +602,21 @@ impl Model<'_> {
         let (mut dossiers, mut pressed) = (0, 0);
         for scope in Scope::all() {
             let (bound, (hold, cap)) = (LEDGER.bound(scope), heights(scope));
-            ensure!(
-                bound <= cap,
-                "{scope:?}: {bound} bytes past the cap of {cap}"
-            );
             let number = running::of(scope).number();
             let seen = &mut self.seen[scope.index()];
             seen.dossiers += fake.dossiers[scope.index()];
-            ensure!(seen.dossiers <= 1, "{} dossiers", seen.dossiers);
             dossiers += seen.dossiers;
+            let wrong = match number {
+                _ if bound > cap => "past the cap",
+                _ if seen.dossiers > 1 => "two dossiers",
+                0 if seen.number != 0 && bound >= hold => "the shortage is over",
+                1.. if seen.number != number => "a shortage began",
+                1.. if bound < hold - (64 << 10) => "the shortage lasts",
+                _ => NOTHING,
+            };
+            check(wrong, &(scope, bound, hold, cap))?;
             if number == 0 {
-                ensure!(
-                    seen.number == 0 || bound < hold,
-                    "{scope:?}: the shortage is over"
-                );
                 (seen.number, seen.dossiers) = (0, 0);
-            } else {
-                ensure!(seen.number == number, "{scope:?}: a shortage began");
-                ensure!(bound >= hold - (64 << 10), "{scope:?}: the shortage lasts");
             }
             let soft = pressure::soft(scope).map_or(i64::MAX, |soft| soft as i64);
             seen.is_past_soft &= bound >= soft - soft / 20;
@@ -596,12 +625,8 @@ impl Model<'_> {
                 seen.is_past_soft = fake.takes_calls;
             }
         }
-        ensure!(self.kept == 0 || dossiers > 0, "no dossier");
-        let pressure = fake.pressure - pressure;
-        ensure!(
-            pressure == pressed,
-            "{pressure} calls for relief, not {pressed}"
-        );
+        prop_assert!(self.kept == 0 || dossiers > 0, "no dossier");
+        prop_assert_eq!(fake.pressure - pressure, pressed, "calls for relief");
         let is_quiet = self.seen.iter().all(|seen| seen.number == 0);
         for thread in &mut self.threads {
             let least = if is_quiet { i64::MAX } else { thread.least };
@@ -628,7 +653,7 @@ impl Model<'_> {
             if self.number > number {
                 self.error_ends();
                 errors += 1;
-                ensure!(errors <= 64, "{errors} errors");
+                prop_assert!(errors <= 64, "{} errors", errors);
             }
         }
     }
@@ -641,33 +666,30 @@ impl Model<'_> {
             }
             self.error_ends();
         }
-        Err("it is refused for ever".into())
+        Err(TestCaseError::fail("it is refused for ever"))
     }
 
     fn clean_up(self) {
         let slot = self.threads[0].slot;
-        self.limits
-            .iter()
-            .for_each(|&(_, limit)| limits::leave(limit, slot));
+        let open = self.limits.into_iter();
+        open.for_each(|(_, limit)| limits::leave(limit, slot));
         for scope in Scope::all() {
             let _ = limits::set(scope, None, slot);
             pressure::set_soft(scope, None);
         }
         LEDGER.adjust_mapped(-self.mapped, 0, 0);
-        for (thread, account) in self
-            .threads
-            .iter()
-            .flat_map(|it| Account::ALL.map(|a| (it, a)))
-        {
-            match thread.live[account as usize] {
-                live @ 1.. => LEDGER.release_slow(thread.slot, account, live as usize, &GILS),
-                live => LEDGER.book_anyway(thread.slot, account, -live as usize, &GILS),
+        for thread in self.threads {
+            for (account, live) in Account::ALL.into_iter().zip(thread.live) {
+                match live {
+                    1.. => LEDGER.release_slow(thread.slot, account, live as usize, &GILS),
+                    _ => LEDGER.book_anyway(thread.slot, account, -live as usize, &GILS),
+                }
             }
         }
     }
 }
 
-fn run(slots: &[&'static Slot; THREADS], events: &[Event]) -> Result<(), String> {
+fn run(slots: &[&'static Slot; THREADS], events: &[Event]) -> Result<(), TestCaseError> {
     let thread = |slot| Thread {
         slot,
         live: [0; ACCOUNTS],
@@ -702,7 +724,7 @@ fn run(slots: &[&'static Slot; THREADS], events: &[Event]) -> Result<(), String>
                 return;
             }
             if catch_unwind(AssertUnwindSafe(|| model.take_turn())).is_err() {
-                model.result = Some(Err("a panic".into()));
+                model.result = Some(Err(TestCaseError::fail("a panic")));
             }
             turn.notify_all();
         }
@@ -716,80 +738,6 @@ fn run(slots: &[&'static Slot; THREADS], events: &[Event]) -> Result<(), String>
     let result = model.result.take().unwrap();
     model.clean_up();
     result
-}
-
-fn random_case(random: &mut Random) -> Vec<Event> {
-    use Role::{Function, Plain, Unwinding};
-    let others = [Obj, Mem, Numpy, Raw, Arena];
-    let main = random.of(&others);
-    let scope = random.of(&[Scope::Total, Scope::Account(main)]);
-    let mut events = vec![
-        Event::Cap(scope, random.of(&[3 << 20, 16 << 20, 40 << 20])),
-        Event::Cap(Scope::Account(Mapped), random.of(&[4 << 20, 64 << 20])),
-        Event::Switch(random.below(THREADS)),
-        Event::Fill(main, random.of(&[0, 1 << 10, 200 << 10])),
-    ];
-    let places = [
-        handler(1),
-        handler(2),
-        CodePlace::Nowhere,
-        CodePlace::Fragile,
-        CodePlace::Machinery,
-        CodePlace::Serving,
-        CodePlace::Jump,
-        CodePlace::Unknown,
-    ];
-    let frees = random.of(&[5, 15, 30]);
-    for _ in 0..EVENTS {
-        let other = random.of(&others);
-        let scope = random.of(&[Scope::Total, Scope::Account(main), Scope::Account(other)]);
-        events.push(match random.below(100) {
-            kind if kind < frees => Event::Free(random.below(10_000)),
-            30..38 => Event::SafePoint,
-            38..44 => Event::Place(random.of(&places)),
-            44..48 => Event::Handler(random.below(3) == 0),
-            48..52 => Event::ErrorEnds,
-            52..58 => Event::Switch(random.of(&[0, 0, 1, 2])),
-            58 => match random.below(6) {
-                0 => Event::Cap(scope, random.of(&[1 << 20, 3 << 20, 16 << 20])),
-                1 => Event::NoCap(scope),
-                2 => Event::Limit(scope, random.of(&[64 << 10, 2 << 20])),
-                3 => Event::EndLimit,
-                4 => Event::SoftCap(scope, random.of(&[0, 200 << 10])),
-                _ => Event::Running(random.below(3) > 0),
-            },
-            59 => Event::TakesCalls(random.below(3) > 0),
-            60 => Event::StartThread,
-            61 => Event::Map(random.of(&[64 << 10, 1 << 20, 8 << 20])),
-            _ => {
-                // 32 bytes to 32 KiB, and at times more.
-                let more = random.of(&[0, 0, 0, 0, 1, 3, 8]);
-                let bytes = 16 << (random.below(12) + more);
-                let role = random.of(&[Plain, Plain, Plain, Unwinding, Function]);
-                Event::Request(random.of(&[main, main, other]), bytes, role)
-            }
-        });
-    }
-    events.push(Event::Climb);
-    events
-}
-
-/// Takes out events without which the case still fails.
-fn shrunk(mut events: Vec<Event>, fails: impl Fn(&[Event]) -> bool) -> Vec<Event> {
-    let mut step = events.len() / 2;
-    while step > 0 {
-        let mut at = 0;
-        while at < events.len() {
-            let mut fewer = events.clone();
-            fewer.drain(at..(at + step).min(events.len()));
-            match fails(&fewer) {
-                true => events = fewer,
-                false => at += step,
-            }
-        }
-        step /= 2;
-    }
-    events
 }
 
 #[test]
@@ -808,12 +756,10 @@ fn the_caps_keep_their_promises_whatever_happens() {
     let slots = [(); THREADS].map(|()| LEDGER.claim());
     let cap = Event::Cap(Scope::Account(Obj), 16 << 20);
     run(&slots, &[cap, Event::Fill(Obj, 0), Event::Insist(1 << 20)]).unwrap();
-    for seed in 1..=CASES {
-        let events = random_case(&mut Random(seed));
-        if let Err(error) = run(&slots, &events) {
-            let events = shrunk(events, |events| run(&slots, events).is_err());
-            let again = run(&slots, &events);
-            panic!("seed {seed}: {error:?}; the shortest case: {again:?}\n{events:?}");
-        }
-    }
+    let mut cases = TestRunner::new(ProptestConfig {
+        cases: CASES,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    cases.run(&events(), |events| run(&slots, &events)).unwrap();
 }
