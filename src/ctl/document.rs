@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const LARGEST: u64 = 16 << 20;
 
 pub enum Document {
-    /// A card and a ledger; whether their process runs; their file.
+    /// A header and a ledger; whether their process runs; their file.
     Record(Box<Record>, bool, PathBuf),
     /// A report, with its text.
     Report(Box<Report>, String),
@@ -82,7 +82,7 @@ fn report_of(record: &Record, alive: bool, path: &Path) -> Box<Report> {
         }
         SampledLines::of_samples(&samples)
     });
-    let unwritten = unwritten_samples(record.card());
+    let unwritten = unwritten_samples(record.header());
     report.lines_missing = unwritten.filter(|_| report.lines.is_none());
     Box::new(report)
 }
@@ -124,9 +124,9 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Whether a record's process runs: by its card, since the file may have another name.
+/// Whether a record's process runs: by its header, since the file may have another name.
 fn is_alive(path: &Path, record: &Record) -> bool {
-    let identity = identity_of(record.card());
+    let identity = identity_of(record.header());
     let path = path.to_owned();
     record.is_running() && Entry { path, identity }.is_alive(&Here::find())
 }

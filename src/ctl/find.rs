@@ -108,7 +108,7 @@ fn read(paths: Vec<PathBuf>, here: &Here, hosts: &mut Vec<FoundHost>) -> Vec<Pat
 fn host(path: PathBuf, record: Record, here: &Here) -> Option<FoundHost> {
     let name = path.file_name().and_then(OsStr::to_str)?;
     let identity = Identity::of_file_name(name)?;
-    // A host whose card says that it has ended is about to remove its file.
+    // A host whose header says that it has ended is about to remove its file.
     if !record.is_running() {
         return None;
     }
@@ -168,7 +168,7 @@ impl Name {
             return Ok(found.into_iter().next());
         }
         let named = several.iter().take(NAMED).map(|entry| {
-            let command = entry.read().map(|record| record.card().command());
+            let command = entry.read().map(|record| record.header().command());
             let name = format!("{}:{}", entry.identity.pid_namespace, self.pid);
             format!("{name} ({})", command.unwrap_or_default())
         });

@@ -8,7 +8,7 @@ use crate::stacks::tests::{assert_plain, mutated, sample_value};
 use crate::summary::Summary;
 use crate::symbols::Symbols;
 use crate::{convert, diff, html, lines, serve, symbolize, top};
-use pyhost_ledger::card::Card;
+use pyhost_ledger::header::Header;
 use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
@@ -36,7 +36,7 @@ pub fn live_file(patches: &[u8]) {
     let mut whole = blank();
     whole.truncate(8);
     bytes[..8].copy_from_slice(&whole);
-    bytes[size_of::<Card>()..][..8].copy_from_slice(&blank()[size_of::<Card>()..][..8]);
+    bytes[size_of::<Header>()..][..8].copy_from_slice(&blank()[size_of::<Header>()..][..8]);
     if let Ok(record) = Record::of_bytes(&bytes) {
         show_record(record, alive, 80);
     }
@@ -45,7 +45,10 @@ pub fn live_file(patches: &[u8]) {
 fn show_record(record: Record, alive: bool, width: u16) {
     assert!(!record.last_words().is_empty());
     for number in [0, 1, 64, u64::MAX] {
-        let _ = record.card().mark_of(number).map(|mark| mark.name().len());
+        let _ = record
+            .header()
+            .mark_of(number)
+            .map(|mark| mark.name().len());
     }
     let report = Box::new(Report::of_record(&record, alive));
     let text = report.to_json();
@@ -165,15 +168,15 @@ pub fn request(bytes: &[u8]) {
 #[test]
 fn no_mutated_record_harms_its_reader() {
     let mut random = Random(6);
-    let card = size_of::<Card>();
+    let header = size_of::<Header>();
     for round in 0..2000 {
         let mut bytes = blank();
         let few = 1 + random.below(60);
         for _ in 0..if round % 4 == 0 { SIZE } else { few } {
             // Most of the output comes from the first fields and from the accounts.
-            let end = random.of(&[160, 4096, card, card + 2048, SIZE]);
+            let end = random.of(&[160, 4096, header, header + 2048, SIZE]);
             let at = random.below(end);
-            if at >= 8 && !(card..card + 8).contains(&at) {
+            if at >= 8 && !(header..header + 8).contains(&at) {
                 let any = random.number() as u8;
                 bytes[at] = random.of(&[0, 1, 0x1b, 0x7f, 0x80, 0x9b, 0xc2, 0xff, any]);
             }

@@ -1,6 +1,6 @@
 //! Facts about a running process, from `/proc`.
 
-use pyhost_ledger::card::Card;
+use pyhost_ledger::header::Header;
 use pyhost_os::calls;
 use pyhost_record::directory::{Here, Identity};
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,13 +29,13 @@ impl Usage {
     }
 }
 
-/// The process of a card: its file may have any name.
-pub fn identity_of(card: &Card) -> Identity {
+/// The process of a header: its file may have any name.
+pub fn identity_of(header: &Header) -> Identity {
     Identity {
-        boot: card.boot.get(),
-        pid_namespace: card.pid_namespace.load(Relaxed),
-        pid: card.pid.load(Relaxed),
-        start_ticks: card.start_ticks.load(Relaxed),
+        boot: header.boot.get(),
+        pid_namespace: header.pid_namespace.load(Relaxed),
+        pid: header.pid.load(Relaxed),
+        start_ticks: header.start_ticks.load(Relaxed),
     }
 }
 
@@ -61,12 +61,12 @@ fn cpu_seconds(pid: i32) -> Option<f64> {
 
 /// Resident bytes of a process, now and at most: from `/proc` where it runs, else what its host had noted
 /// when it ended. None for what is not known.
-pub fn resident_of_record(card: &Card, alive: bool) -> (Option<u64>, Option<u64>) {
+pub fn resident_of_record(header: &Header, alive: bool) -> (Option<u64>, Option<u64>) {
     match alive {
         true => {
-            let usage = Usage::of(&identity_of(card), &Here::find());
+            let usage = Usage::of(&identity_of(header), &Here::find());
             (usage.resident, usage.peak_resident)
         }
-        false => card.last_resident(),
+        false => header.last_resident(),
     }
 }

@@ -30,11 +30,11 @@ impl Summary {
     /// The summary of a record, of which `report` was made; `alive` if its process runs.
     pub fn of_record(record: &Record, alive: bool, report: Box<Report>) -> Self {
         Summary {
-            // The card knows which of the words are the host's, and how the process ended.
-            command: record.card().command(),
+            // The header knows which of the words are the host's, and how the process ended.
+            command: record.header().command(),
             status: match alive {
                 true => "runs".to_owned(),
-                false => record.card().ending(),
+                false => record.header().ending(),
             },
             report,
         }

@@ -20,7 +20,7 @@ mod run;
 use error::Error;
 use pyhost_cpython as cpython;
 use pyhost_heap as heap;
-use pyhost_ledger::{self as ledger, card, resident};
+use pyhost_ledger::{self as ledger, header, resident};
 use pyhost_os::{bytes, descriptor, errno, file, path_template, process};
 use pyhost_record::output;
 

@@ -90,7 +90,7 @@ fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i
     install(&options, &allocators)?;
     plan_report(&mut options, &allocators);
     let interpreter = initialize(&options, &allocators, &arguments);
-    arm(interpreter.gil(), &mut options, &allocators)?;
+    begin_observation(interpreter.gil(), &mut options, &allocators)?;
     Ok(interpreter.run())
 }
 
@@ -227,11 +227,15 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 }
 
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
-fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(), Error> {
+fn begin_observation(
+    gil: Gil<'_>,
+    options: &mut Options,
+    allocators: &Allocators,
+) -> Result<(), Error> {
     threads::note_main();
-    cap_errors::arm(gil, report::first_refusal, exit_report::end_exhausted);
+    cap_errors::deliver(gil, report::first_refusal, exit_report::end_exhausted);
     exit_report::watch_peak(gil);
-    live::arm();
+    live::python_started();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         process::loaded::load_unwinder();
@@ -250,7 +254,7 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
         allocators.debug_hooks,
         std::mem::take(&mut options.leak_suppressions),
     )?;
-    let is_reported = exit_report::is_planned() || leaks::is_armed();
+    let is_reported = exit_report::is_planned() || leaks::is_on();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);
     }
@@ -261,7 +265,7 @@ fn arm(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<(
     if exit_report::dumps_on_signal() {
         cpython::dump::watch(gil, exit_report::dump_on_signal);
     }
-    faults::arm();
+    faults::enable();
     heap::guards::script_begins();
     Ok(())
 }

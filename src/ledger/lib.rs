@@ -17,8 +17,8 @@
 mod account;
 mod booking;
 mod caps;
-pub mod card;
 mod ceiling;
+pub mod header;
 mod layout;
 mod mapped;
 pub mod own;
@@ -39,4 +39,4 @@ pub use slot::{CLOSED, Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
 pub use layout::UNIT;
-pub use own::{CARD, LEDGER};
+pub use own::{HEADER, LEDGER};

@@ -1,19 +1,19 @@
-//! The process's own card and ledger: static memory whose pages hold nothing else, so that a file can be
+//! The process's own header and ledger: static memory whose pages hold nothing else, so that a file can be
 //! mapped over them with any size of page.
 //!
-//! The record is always the end of that file. Before it are the bytes from the start of the card's page to
-//! the card; with pages of 4 KiB there are no such bytes.
+//! The record is always the end of that file. Before it are the bytes from the start of the header's page to
+//! the header; with pages of 4 KiB there are no such bytes.
 
 #![deny(unsafe_code)]
 
 use crate::Ledger;
-use crate::card::Card;
+use crate::header::Header;
 use crate::layout::UNIT;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes of a record: the card, then the ledger.
-pub const SIZE: usize = size_of::<Card>() + size_of::<Ledger>();
+/// Bytes of a record: the header, then the ledger.
+pub const SIZE: usize = size_of::<Header>() + size_of::<Ledger>();
 
 /// The largest page of a machine that a file can be mapped on.
 pub const LARGEST_PAGE: usize = 64 << 10;
@@ -31,42 +31,42 @@ impl Unused {
     }
 }
 
-/// The card and the ledger, with room for the rest of the first and of the last page.
+/// The header and the ledger, with room for the rest of the first and of the last page.
 #[repr(C)]
 struct Own {
     _before: Unused,
-    card: Card,
+    header: Header,
     ledger: Ledger,
     _after: Unused,
 }
 
 static OWN: Own = Own {
     _before: Unused::new(),
-    card: Card::zeros(),
+    header: Header::zeros(),
     ledger: Ledger::zeros(),
     _after: Unused::new(),
 };
 
-/// Makes the zeros that the process begins with its card and its ledger. Before the first ceiling and the first
+/// Makes the zeros that the process begins with its header and its ledger. Before the first ceiling and the first
 /// slot, by the only thread, once.
 pub fn open() {
-    OWN.card.open();
+    OWN.header.open();
     OWN.ledger.open();
 }
 
-/// The process's card.
-pub const CARD: &Card = &OWN.card;
+/// The process's header.
+pub const HEADER: &Header = &OWN.header;
 
 /// The process's ledger.
 pub const LEDGER: &Ledger = &OWN.ledger;
 
-/// The addresses of the card and the ledger.
+/// The addresses of the header and the ledger.
 pub fn addresses() -> Range<usize> {
-    let start = (&raw const OWN.card).addr();
+    let start = (&raw const OWN.header).addr();
     start..start + SIZE
 }
 
-/// The addresses of the pages of `page` bytes that hold the card and the ledger, and nothing else;
+/// The addresses of the pages of `page` bytes that hold the header and the ledger, and nothing else;
 /// `None` if a page is larger than [`LARGEST_PAGE`].
 pub fn pages(page: usize) -> Option<Range<usize>> {
     let own = addresses();
@@ -75,7 +75,7 @@ pub fn pages(page: usize) -> Option<Range<usize>> {
 }
 
 /// Where the ledger lies in the bytes of a record.
-pub const LEDGER_AT: usize = size_of::<Card>();
+pub const LEDGER_AT: usize = size_of::<Header>();
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 
 #![deny(unsafe_code)]
 
-use crate::own::CARD;
+use crate::own::HEADER;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::process::small_file;
 use pyhost_os::{calls, clock, file};
@@ -38,16 +38,16 @@ pub struct Resident {
 }
 
 /// Notes a resident size that a report or a timeline may show, from whichever file: the kernel's files
-/// count in different ways, and a report must not show a size above its peak. The card keeps the
+/// count in different ways, and a report must not show a size above its peak. The header keeps the
 /// highest, since the sampler notes sizes too, and since it is there after a kill.
 pub fn note(bytes: u64) {
-    CARD.resident_peak.fetch_max(bytes, Relaxed);
+    HEADER.resident_peak.fetch_max(bytes, Relaxed);
 }
 
 /// `ru_maxrss` at the start of this program, in bytes: what is above it is this program's.
 static EARLIER_USAGE: AtomicU64 = AtomicU64::new(0);
 /// When the peak was last noted from `ru_maxrss`, in milliseconds of `CLOCK_MONOTONIC_COARSE`; `NEVER`
-/// if nobody reads the card.
+/// if nobody reads the header.
 static NOTED_AT: AtomicU64 = AtomicU64::new(NEVER);
 const NEVER: u64 = u64::MAX;
 /// Milliseconds between two notes at least.
@@ -56,7 +56,7 @@ const PAUSE: u64 = 100;
 /// What else is to be done as often, and when a ceiling has changed.
 static ALSO: OnceLock<fn()> = OnceLock::new();
 
-/// Makes [`note_growth`] note the peak, and do something more, from here on: somebody may read the card after a kill.
+/// Makes [`note_growth`] note the peak, and do something more, from here on: somebody may read the header after a kill.
 pub fn keep_noting(also: fn()) {
     let _ = ALSO.set(also);
     NOTED_AT.store(0, Relaxed);
@@ -94,7 +94,7 @@ pub(crate) fn keep() {
     }
 }
 
-/// In a forked child, whose card says that nothing was noted: its memory has a peak of its own, and it has waited for no child yet.
+/// In a forked child, whose header says that nothing was noted: its memory has a peak of its own, and it has waited for no child yet.
 pub fn begin_child() {
     EARLIER_USAGE.store(0, Relaxed);
     EARLIER_CHILD.store(0, Relaxed);
@@ -112,7 +112,7 @@ pub fn resident() -> Resident {
     sizes.into_iter().flatten().for_each(note);
     Resident {
         now: status.resident,
-        peak: peak.max(CARD.resident_peak.load(Relaxed)),
+        peak: peak.max(HEADER.resident_peak.load(Relaxed)),
         source,
     }
 }

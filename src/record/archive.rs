@@ -2,8 +2,8 @@
 //!
 //! Files are named in an open directory. Nothing here allocates: a forked child archives the files of its siblings.
 
-use crate::file::{read_card, start_in_file};
-use pyhost_ledger::card::{Card, Magic};
+use crate::file::{read_header, start_in_file};
+use pyhost_ledger::header::{Header, Magic};
 use pyhost_os::calls;
 use pyhost_os::file::{self, Fd, each_name};
 use pyhost_os::path_template::format_into;
@@ -33,13 +33,13 @@ fn with_name<T>(name: &[u8], suffix: &str, act: impl FnOnce(&CStr) -> T) -> Opti
     CStr::from_bytes_until_nul(&room).ok().map(act)
 }
 
-/// Reads the card of the file `name` of an open directory. None if it is no host's file of this version.
-pub fn card_of(directory: &Fd, name: &[u8]) -> Option<Card> {
+/// Reads the header of the file `name` of an open directory. None if it is no host's file of this version.
+pub fn header_of(directory: &Fd, name: &[u8]) -> Option<Header> {
     // A pipe of that name must not stop the reader.
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = with_name(name, SUFFIX, |name| Fd::open_in(directory, name, flags))?.ok()?;
     let start = start_in_file(file::status(&file).ok()?.st_size as u64)?;
-    read_card(&file, start as u64).filter(|card| card.magic() == Magic::Known)
+    read_header(&file, start as u64).filter(|header| header.magic() == Magic::Known)
 }
 
 /// Moves the file `name` of an open directory into the archive, and the samples beside it. Returns whether this caller

@@ -1,4 +1,4 @@
-//! A host's file, read: the card and the ledger as plain data.
+//! A host's file, read: the header and the ledger as plain data.
 //!
 //! The file may be torn, of another version or garbage: it is measured first, its first bytes are
 //! compared, and whatever its counters say, nothing here panics. May allocate.
@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use pyhost_ledger::UNIT;
-use pyhost_ledger::card::{Card, Magic, ProcessState};
+use pyhost_ledger::header::{Header, Magic, ProcessState};
 use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
@@ -21,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-const CARD: usize = size_of::<Card>();
+const HEADER: usize = size_of::<Header>();
 const LEDGER: usize = size_of::<Ledger>();
 
 /// The offset of the record in a file of `length` bytes. The record is the end of the file; before it is
@@ -52,9 +52,9 @@ pub enum Unreadable {
     NoFile,
     /// It is of another length.
     Length(u64),
-    /// Its card is of another version.
+    /// Its header is of another version.
     Version(char),
-    /// It does not begin as a card or its ledger does not begin as a ledger.
+    /// It does not begin as a header or its ledger does not begin as a ledger.
     Other,
 }
 
@@ -89,7 +89,7 @@ pub struct Cap {
 
 /// A process's last word.
 pub struct Record {
-    card: Box<Card>,
+    header: Box<Header>,
     /// The accounts.
     pub snapshot: Snapshot,
     /// The caps in force.
@@ -125,12 +125,12 @@ impl Record {
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
-        let (of_card, of_ledger) = bytes[start..].split_at(CARD);
-        let mut card = Box::new(Card::zeros());
+        let (of_header, of_ledger) = bytes[start..].split_at(HEADER);
+        let mut header = Box::new(Header::zeros());
         let mut ledger = Box::new(Ledger::zeros());
-        bytes_of(&mut *card).copy_from_slice(of_card);
+        bytes_of(&mut *header).copy_from_slice(of_header);
         bytes_of(&mut *ledger).copy_from_slice(&of_ledger[..LEDGER]);
-        match card.magic() {
+        match header.magic() {
             Magic::Known if ledger.has_magic() => {}
             Magic::Version(version) => return Err(Unreadable::Version(version as char)),
             _ => return Err(Unreadable::Other),
@@ -147,42 +147,42 @@ impl Record {
             snapshot: ledger.snapshot(),
             caps: caps.collect(),
             cells_to_close: ledger.cells_to_close().collect(),
-            card,
+            header,
         })
     }
 
     /// Whose ledger it is.
-    pub fn card(&self) -> &Card {
-        &self.card
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
     /// Whether anything is booked to `account` in the process.
     pub fn is_active(&self, account: Account) -> bool {
-        self.card.active.load(Relaxed) & (1 << account as u32) != 0
+        self.header.active.load(Relaxed) & (1 << account as u32) != 0
     }
 
     /// Whether the process, which runs no more, did not end by itself: by a signal, without a word or
     /// with one, or by the host, since a cap was used up.
     pub fn was_killed(&self) -> bool {
-        was_killed(&self.card)
+        was_killed(&self.header)
     }
 
     /// Whether the process, as far as it knows, goes on.
     pub fn is_running(&self) -> bool {
-        self.card.state().0 == ProcessState::Running
+        self.header.state().0 == ProcessState::Running
     }
 
     /// One line about a process that was killed: its id and command, the signal if the file has it, live
     /// and peak bytes, the largest accounts, the caps, the last refusal.
     pub fn last_words(&self) -> String {
-        let card = &self.card;
-        let pid = card.pid.load(Relaxed);
-        let mut text = format!("process {pid} ({}) ", card.command());
+        let header = &self.header;
+        let pid = header.pid.load(Relaxed);
+        let mut text = format!("process {pid} ({}) ", header.command());
         let total = self.snapshot;
         let _ = write!(
             text,
             "{} with {} live, peak {}",
-            Killed(card),
+            Killed(header),
             Bytes(total.total_live_bytes),
             Bytes(total.total_peak_bytes)
         );
@@ -191,29 +191,29 @@ impl Record {
         for (account, figures) in rows.iter().take(3).filter(|row| row.1.live_bytes > 0) {
             let _ = write!(text, ", {} {}", account.name(), Bytes(figures.live_bytes));
         }
-        if let (_, Some(peak)) = card.last_resident() {
+        if let (_, Some(peak)) = header.last_resident() {
             let _ = write!(text, "; resident peak {}", Bytes(peak));
         }
         for cap in &self.caps {
             let _ = write!(text, "; cap of {} ({})", Bytes(cap.bytes), cap.scope.name());
         }
-        if let Some((count, refusal)) = card.refusal() {
+        if let Some((count, refusal)) = header.refusal() {
             let _ = write!(text, "; {count} refusals, the last: {}", plain(&refusal));
         }
         text
     }
 }
 
-/// As [`Record::was_killed`], by the card alone.
-pub fn was_killed(card: &Card) -> bool {
+/// As [`Record::was_killed`], by the header alone.
+pub fn was_killed(header: &Header) -> bool {
     matches!(
-        card.state().0,
+        header.state().0,
         ProcessState::Running | ProcessState::Signalled | ProcessState::Exhausted
     )
 }
 
-/// Displays how the process of a card was killed. Does not allocate.
-pub struct Killed<'a>(pub &'a Card);
+/// Displays how the process of a header was killed. Does not allocate.
+pub struct Killed<'a>(pub &'a Header);
 
 impl fmt::Display for Killed<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,18 +232,18 @@ impl fmt::Display for Killed<'_> {
 
 /// The bytes of a record that nothing was booked to: what tests of readers begin with.
 pub fn blank() -> Vec<u8> {
-    let (mut card, mut ledger) = (Box::new(Card::zeros()), Box::new(Ledger::zeros()));
-    card.open();
+    let (mut header, mut ledger) = (Box::new(Header::zeros()), Box::new(Ledger::zeros()));
+    header.open();
     ledger.open();
     let mut bytes = vec![0; SIZE];
-    bytes[..CARD].copy_from_slice(bytes_of(&mut *card));
-    bytes[CARD..][..LEDGER].copy_from_slice(bytes_of(&mut *ledger));
+    bytes[..HEADER].copy_from_slice(bytes_of(&mut *header));
+    bytes[HEADER..][..LEDGER].copy_from_slice(bytes_of(&mut *ledger));
     bytes
 }
 
-/// The card and the ledger: atomics alone, for which every pattern of bits is a value, without padding.
+/// The header and the ledger: atomics alone, for which every pattern of bits is a value, without padding.
 trait Atomics {}
-impl Atomics for Card {}
+impl Atomics for Header {}
 impl Atomics for Ledger {}
 
 fn bytes_of<T: Atomics>(value: &mut T) -> &mut [u8] {
@@ -251,11 +251,11 @@ fn bytes_of<T: Atomics>(value: &mut T) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast(), size_of::<T>()) }
 }
 
-/// Reads the card that begins at a place of a file.
-pub(crate) fn read_card(file: &Fd, start: u64) -> Option<Card> {
-    let mut card = Card::zeros();
-    let read = file::read_at(file, bytes_of(&mut card), start).ok()?;
-    (read == CARD).then_some(card)
+/// Reads the header that begins at a place of a file.
+pub(crate) fn read_header(file: &Fd, start: u64) -> Option<Header> {
+    let mut header = Header::zeros();
+    let read = file::read_at(file, bytes_of(&mut header), start).ok()?;
+    (read == HEADER).then_some(header)
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
         assert!(text(&bytes).is_none());
         assert!(text(&bytes[1..]).unwrap().contains("bytes; expected"));
         assert!(text(&vec![7; SIZE]).unwrap().contains("is no ledger"));
-        bytes[CARD] = 7;
+        bytes[HEADER] = 7;
         assert!(text(&bytes).unwrap().contains("is no ledger"));
         bytes[7] = b'9';
         assert!(text(&bytes).unwrap().contains("version 9"));
@@ -299,16 +299,21 @@ mod tests {
             for _ in 0..count {
                 let at = random.below(SIZE);
                 let extreme = [0, 0xff, 0x7f, 0x80, random.number() as u8][random.below(5)];
-                if at >= 8 && !(CARD..CARD + 8).contains(&at) {
+                if at >= 8 && !(HEADER..HEADER + 8).contains(&at) {
                     bytes[at] = extreme;
                 }
             }
             let record = Record::of_bytes(&bytes).unwrap();
             assert!(!record.last_words().is_empty());
-            let card = record.card();
-            let _ = (card.argv(), card.state(), card.refusal(), card.boot.get());
+            let header = record.header();
+            let _ = (
+                header.argv(),
+                header.state(),
+                header.refusal(),
+                header.boot.get(),
+            );
             for number in [0, 1, 64, u64::MAX] {
-                let _ = card.mark_of(number).map(|mark| mark.name().len());
+                let _ = header.mark_of(number).map(|mark| mark.name().len());
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The samples of lines of a process that runs or was killed: read from the file beside its ledger's; and requests to begin
 //! or to end them, which are the only thing that anybody else writes into a host's file.
 //!
-//! A request is a number on the card. The host looks for it in its slow path; so that it gets there soon, the upper bounds of
+//! A request is a number in the header. The host looks for it in its slow path; so that it gets there soon, the upper bounds of
 //! its threads' cells are closed, as the host itself does when an account changes hands.
 
 use crate::directory::lines_beside;
 use crate::start_in_file;
 use pyhost_ledger::CLOSED;
-use pyhost_ledger::card::{Card, LinesAnswer, LinesCell};
+use pyhost_ledger::header::{Header, LinesAnswer, LinesCell};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::lock_region;
 use pyhost_sampler::Samples;
@@ -45,8 +45,8 @@ pub fn samples_of(path: &Path) -> Option<Samples> {
 
 /// Why the samples of a process cannot be read, as the end of a sentence about them; None if nothing is known to keep it from
 /// writing them.
-pub fn unwritten_samples(card: &Card) -> Option<String> {
-    let error = i32::try_from(card.lines.file_error.load(Relaxed)).unwrap_or(i32::MAX);
+pub fn unwritten_samples(header: &Header) -> Option<String> {
+    let error = i32::try_from(header.lines.file_error.load(Relaxed)).unwrap_or(i32::MAX);
     let error = Some(Errno(error)).filter(|Errno(error)| *error != 0)?;
     Some(format!(
         "the process cannot write them beside its ledger ({error}); it tries again while it allocates, after pauses of 64 s at most"
@@ -102,9 +102,9 @@ pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer>
         .custom_flags(libc::O_NONBLOCK)
         .open(path)?;
     let no_host = || io::Error::new(io::ErrorKind::InvalidData, "it is no ledger");
-    let card = start_in_file(file.metadata()?.len()).ok_or_else(no_host)? as u64;
-    let ledger = card + size_of::<Card>() as u64;
-    let place = |field: usize| card + (offset_of!(Card, lines) + field) as u64;
+    let header = start_in_file(file.metadata()?.len()).ok_or_else(no_host)? as u64;
+    let ledger = header + size_of::<Header>() as u64;
+    let place = |field: usize| header + (offset_of!(Header, lines) + field) as u64;
     let load = |offset: u64| -> io::Result<u64> {
         let mut word = [0; 8];
         file.read_exact_at(&mut word, offset)?;

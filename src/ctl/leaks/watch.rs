@@ -70,7 +70,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
         return Err(runs_no_more(name));
     };
     let no_samples = || {
-        let unwritten = unwritten(name, record.card()).map(Failure);
+        let unwritten = unwritten(name, record.header()).map(Failure);
         unwritten.unwrap_or_else(|| no_samples_of(name))
     };
     let start = Instant::now();
@@ -82,7 +82,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
     let last = samples_now().filter(|samples| !samples.is_over());
     let last = last.ok_or_else(no_samples)?;
     let mut watched = Watched {
-        process: format!("{name} ({})", record.card().command()),
+        process: format!("{name} ({})", record.header().command()),
         looks: vec![look(&last)],
         last,
         span: Duration::ZERO,
@@ -110,7 +110,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
             }
             (Some(samples), Some(_)) => samples,
             (None, Some(record)) => {
-                let why = unwritten_samples(record.card());
+                let why = unwritten_samples(record.header());
                 let why = why.unwrap_or_else(|| "their file is gone".to_owned());
                 return Err(Failure(format!(
                     "the samples of process {name} can be read no more: {why}"

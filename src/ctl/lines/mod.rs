@@ -18,7 +18,7 @@ use crate::stacks::{Stacks, View};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use pyhost_ledger::REPORTED;
-use pyhost_ledger::card::Card;
+use pyhost_ledger::header::Header;
 use pyhost_record::lines::unwritten_samples;
 use std::path::Path;
 use switch::interval;
@@ -63,8 +63,8 @@ pub struct LinesOptions {
 }
 
 /// That the samples of a process cannot be read, and why; None if nothing is known to keep it from writing them.
-pub fn unwritten(name: &Name, card: &Card) -> Option<String> {
-    let why = unwritten_samples(card)?;
+pub fn unwritten(name: &Name, header: &Header) -> Option<String> {
+    let why = unwritten_samples(header)?;
     Some(format!(
         "the samples of process {name} cannot be read: {why}"
     ))

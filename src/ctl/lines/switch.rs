@@ -41,8 +41,10 @@ pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failu
         Some(interval) => format!("takes one sample in {}", Bytes(interval)),
         None => "takes no more samples; those until now can be read".to_owned(),
     };
-    let card = Record::read(&path);
-    let unwritten = card.ok().and_then(|card| unwritten_samples(card.card()));
+    let header = Record::read(&path);
+    let unwritten = header
+        .ok()
+        .and_then(|header| unwritten_samples(header.header()));
     let done = match unwritten.filter(|_| start.is_some()) {
         Some(why) => format!("{done}, which cannot be read: {why}"),
         None => done,

@@ -2,7 +2,7 @@
 
 use super::{Account, Caps, Children, HostFacts, Process, Python, Report, Total};
 use crate::process::resident_of_record;
-use pyhost_ledger::card::{Card, ProcessState};
+use pyhost_ledger::header::{Header, ProcessState};
 use pyhost_os::clock::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::Record;
@@ -18,7 +18,7 @@ pub fn whole(count: u64) -> i64 {
 impl Report {
     /// The report of a record; `alive` if its process runs.
     pub fn of_record(record: &Record, alive: bool) -> Self {
-        let card = record.card();
+        let header = record.header();
         let accounts = record.snapshot.accounts().map(|(account, figures)| {
             let row = Account {
                 active: record.is_active(account),
@@ -42,22 +42,22 @@ impl Report {
             schema: SCHEMA.to_owned(),
             partial: true,
             host: HostFacts {
-                version: Some(card.host.get()),
-                mimalloc: Some(card.mimalloc.get()),
-                native: Some(card.native.get()),
-                profile: Some(card.profile.get()),
+                version: Some(header.host.get()),
+                mimalloc: Some(header.mimalloc.get()),
+                native: Some(header.native.get()),
+                profile: Some(header.profile.get()),
             },
             python: Python {
-                version: Some(card.python.get()),
+                version: Some(header.python.get()),
                 ..Python::default()
             },
-            process: process(card, alive),
+            process: process(header, alive),
             children: Some(Children {
-                forks: whole(card.forks.load(Relaxed)),
+                forks: whole(header.forks.load(Relaxed)),
                 ..Children::default()
             }),
-            allocator: Some(card.allocator.get()),
-            debug_hooks: Some(card.debug_hooks.load(Relaxed) == 1),
+            allocator: Some(header.allocator.get()),
+            debug_hooks: Some(header.debug_hooks.load(Relaxed) == 1),
             accounts: accounts.collect(),
             total: Total {
                 live_bytes: whole(record.snapshot.total_live_bytes),
@@ -67,44 +67,44 @@ impl Report {
             caps: Caps {
                 scopes: caps.collect(),
                 dossier: None,
-                told_refusals: Some(whole(card.refusals())),
-                last_refusal: card.refusal().map(|(_, text)| text),
+                told_refusals: Some(whole(header.refusals())),
+                last_refusal: header.refusal().map(|(_, text)| text),
             },
             ..Report::default()
         }
     }
 }
 
-fn process(card: &Card, alive: bool) -> Process {
-    let started = card.started.load(Relaxed);
-    let until = match card.ended() {
+fn process(header: &Header, alive: bool) -> Process {
+    let started = header.started.load(Relaxed);
+    let until = match header.ended() {
         0 if alive => Some(clock::now()),
         0 => None,
         ended => Some(ended),
     };
-    let ended_by = match card.state() {
+    let ended_by = match header.state() {
         (ProcessState::Running, _) => "kill",
         (ProcessState::Exec, _) => "exec",
         (ProcessState::Exited, _) => "exit",
         (ProcessState::Exhausted, _) => "_exit",
         (ProcessState::Signalled, signal) => signal_name(signal),
     };
-    let exit_status = match card.state() {
+    let exit_status = match header.state() {
         (ProcessState::Exited | ProcessState::Exhausted, status) if !alive => {
             Some(i64::from(status))
         }
         _ => None,
     };
-    let is_forked = card.forked.load(Relaxed) == 1;
-    let (resident, peak) = resident_of_record(card, alive);
+    let is_forked = header.forked.load(Relaxed) == 1;
+    let (resident, peak) = resident_of_record(header, alive);
     let source = if alive { "VmHWM" } else { "ledger" };
     Process {
-        pid: Some(card.pid.load(Relaxed).into()),
-        argv: card.argv(),
-        command: Some(card.script.get()),
+        pid: Some(header.pid.load(Relaxed).into()),
+        argv: header.argv(),
+        command: Some(header.script.get()),
         started: Some(Utc(started).to_string()),
         forked: Some(is_forked),
-        inherited_live_bytes: is_forked.then(|| whole(card.inherited.load(Relaxed))),
+        inherited_live_bytes: is_forked.then(|| whole(header.inherited.load(Relaxed))),
         wall_seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
         ended_by: (!alive).then(|| ended_by.to_owned()),
         exit_status,

@@ -1,7 +1,7 @@
 //! Hosts as processes of the metrics.
 
 use crate::find::{Found, FoundHost};
-use pyhost_ledger::card::Card;
+use pyhost_ledger::header::Header;
 use pyhost_ledger::{REPORTED, Scope};
 use pyhost_os::clock;
 use pyhost_record::directory;
@@ -13,7 +13,7 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     let texts: Vec<(String, [String; 6])> = found
         .hosts
         .iter()
-        .map(|host| texts(host.record.card()))
+        .map(|host| texts(host.record.header()))
         .collect();
     let namespace = directory::pid_namespace();
     let hosts = found.hosts.iter().zip(&texts);
@@ -30,17 +30,17 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     text
 }
 
-/// The strings of a card: the script's name, and what it runs on.
-fn texts(card: &Card) -> (String, [String; 6]) {
+/// The strings of a header: the script's name, and what it runs on.
+fn texts(header: &Header) -> (String, [String; 6]) {
     let about = [
-        &card.host,
-        &card.python,
-        &card.mimalloc,
-        &card.allocator,
-        &card.native,
-        &card.profile,
+        &header.host,
+        &header.python,
+        &header.mimalloc,
+        &header.allocator,
+        &header.native,
+        &header.profile,
     ];
-    (card.script.get(), about.map(|text| text.get()))
+    (header.script.get(), about.map(|text| text.get()))
 }
 
 /// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are
@@ -51,7 +51,7 @@ fn process<'a>(
     namespace: u64,
 ) -> Process<'a> {
     let [host_version, python, mimalloc, allocator, native, profile] = about;
-    let (record, card) = (&host.record, host.record.card());
+    let (record, header) = (&host.record, host.record.header());
     let mut active = [false; REPORTED.len()];
     for &account in REPORTED {
         active[account as usize] = record.is_active(account);
@@ -79,11 +79,11 @@ fn process<'a>(
         live: &record.snapshot,
         active,
         caps,
-        cap_age: card.cap_age(clock::monotonic()),
-        inherited: (card.forked.load(Relaxed) == 1).then(|| card.inherited.load(Relaxed)),
+        cap_age: header.cap_age(clock::monotonic()),
+        inherited: (header.forked.load(Relaxed) == 1).then(|| header.inherited.load(Relaxed)),
         resident: host.usage.resident,
         peak_resident: host.usage.peak_resident,
-        started: card.started.load(Relaxed),
+        started: header.started.load(Relaxed),
         cpu_seconds: host.usage.cpu_seconds,
         wall_seconds: None,
         exit_status: None,

@@ -75,7 +75,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
             let text = format!(
                 "process {}: {}",
                 host.identity.pid,
-                host.record.card().command()
+                host.record.header().command()
             );
             details.push(ViewPart::Lines(vec![Line::styled(text, TITLE)]));
             details.extend(tables::accounts(host, area.width));

@@ -28,12 +28,12 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     for (host, name) in hosts.iter().zip(names) {
         let record = &host.record;
         let seconds =
-            clock::now().saturating_sub(record.card().started.load(Relaxed)) / 1_000_000_000;
+            clock::now().saturating_sub(record.header().started.load(Relaxed)) / 1_000_000_000;
         let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
         let shown =
             |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
         // One that follows a limit is of the moment when the host looked last.
-        let age = record.card().cap_age(clock::monotonic());
+        let age = record.header().cap_age(clock::monotonic());
         let age = age.map_or(0, |seconds| seconds as u64);
         let cap = shown(cap.map(|cap| cap.bytes));
         let cap = match age {
@@ -49,7 +49,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             shown(host.usage.resident),
             cap,
             refused,
-            record.card().whole_command()
+            record.header().whole_command()
         );
         match columns {
             Some(most) => text.extend(row.chars().take(most)),

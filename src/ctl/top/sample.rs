@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::find::{self, Name};
 use crate::process::Usage;
-use pyhost_ledger::card::ProcessState;
+use pyhost_ledger::header::ProcessState;
 use pyhost_ledger::{AccountFigures, Scope, Snapshot};
 use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
@@ -64,13 +64,13 @@ impl Use {
 impl SampledHost {
     /// A host of which nothing earlier is known.
     pub fn at_once(found: find::FoundHost) -> Self {
-        let card = found.record.card();
-        let until = match card.ended() {
+        let header = found.record.header();
+        let until = match header.ended() {
             0 => clock::now(),
             ended => ended,
         };
         SampledHost {
-            seconds: until.saturating_sub(card.started.load(Relaxed)) / 1_000_000_000,
+            seconds: until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000,
             identity: found.identity,
             record: found.record,
             resident: found.usage.resident,
@@ -193,7 +193,7 @@ impl Sampler {
         let mut before = std::mem::take(&mut self.before);
         let mut hosts = Vec::with_capacity(found.len());
         for host in found {
-            let started = host.record.card().started.load(Relaxed);
+            let started = host.record.header().started.load(Relaxed);
             let process = (host.identity.file_name(), started);
             let since = before.remove(&process).map(|(at, snapshot)| Since {
                 snapshot,
@@ -247,7 +247,7 @@ impl Watched {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
         let name = Name::of(&self.entry.identity);
-        let state = record.card().state().0;
+        let state = record.header().state().0;
         if state == ProcessState::Running && runs {
             return Ok((record, None));
         }
@@ -259,7 +259,7 @@ impl Watched {
             return Ok((self.read()?, None));
         }
         // A process writes its end into the file before it ends, and exists a moment longer.
-        let mut how = record.card().ending();
+        let mut how = record.header().ending();
         if state == ProcessState::Exec && !runs {
             how += ", which has ended";
         }

@@ -45,7 +45,7 @@ const HOSTS: &[Column<SampledHost>] = &[
         width: 14,
         left: true,
         rank: 0,
-        cell: |host| host.record.card().command().into(),
+        cell: |host| host.record.header().command().into(),
     },
 ];
 
@@ -196,7 +196,7 @@ pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
     let rows = scopes.chain([Scope::Total]);
     let rows: Vec<AccountRow> = rows.map(|scope| AccountRow::new(host, scope)).collect();
     let mut lines: Vec<Line<'static>> = marks(host).map(Line::raw).into_iter().collect();
-    if let Some((count, text)) = host.record.card().refusal() {
+    if let Some((count, text)) = host.record.header().refusal() {
         let text = format!("refusals: {count}; the last: {}", plain(&text));
         lines.extend(wrapped(&text, width).map(|text| Line::styled(text, ALARM)));
     }
@@ -205,10 +205,10 @@ pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
 
 /// The last marks, with the seconds from the start to them.
 fn marks(host: &SampledHost) -> Option<String> {
-    let card = host.record.card();
-    let (count, started) = (card.marks(), card.started_monotonic.load(Relaxed));
+    let header = host.record.header();
+    let (count, started) = (header.marks(), header.started_monotonic.load(Relaxed));
     let last = (count.saturating_sub(LAST_MARKS)..count).filter_map(|before| {
-        let mark = card.mark_of(before + 1)?;
+        let mark = header.mark_of(before + 1)?;
         let seconds = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
         Some(format!("{} at {seconds:.1} s", plain(mark.name())))
     });
@@ -238,7 +238,7 @@ pub fn watched(state: &View, width: u16) -> Vec<ViewPart> {
         None => Line::styled(format!("process {pid}, {}", clock(host.seconds)), TITLE),
         Some(how) => Line::styled(format!("process {pid} {how}; its last counters:"), ALARM),
     };
-    let mut lines = vec![status, Line::raw(host.record.card().command())];
+    let mut lines = vec![status, Line::raw(host.record.header().command())];
     if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
         lines.push(Line::raw(format!("resident {}", Bytes(resident))));
     }

@@ -15,7 +15,7 @@ mod other_blocks;
 mod probes;
 
 use crate::host::{Host, host};
-use crate::ledger::{Account, CARD, LEDGER, Scope};
+use crate::ledger::{Account, HEADER, LEDGER, Scope};
 use crate::mimalloc::ffi::{self, Theap};
 use crate::mimalloc::gate::{self, Inside};
 use crate::mimalloc::heaps::{HEAPS, is_marked, is_sampled};
@@ -141,7 +141,7 @@ pub fn answer_soon() {
 /// of the GIL, outside of the gate.
 #[inline]
 pub(crate) fn look_if_asked(account: Account) {
-    let asked = CARD.lines.asked.load(Relaxed);
+    let asked = HEADER.lines.asked.load(Relaxed);
     if asked != STATE.answered.load(Relaxed) && account.is_under_gil() {
         answer(asked);
     }

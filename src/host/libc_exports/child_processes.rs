@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
@@ -23,8 +23,8 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Processes started so far; on the card, for who looks at the process from outside.
-static COUNT: &AtomicU64 = &CARD.forks;
+/// Processes started so far; in the header, for who looks at the process from outside.
+static COUNT: &AtomicU64 = &HEADER.forks;
 
 /// Counts a process that `$symbol` starts. Unsafe as the symbol.
 macro_rules! spawn {

@@ -26,7 +26,7 @@ use crate::heap;
 use crate::heap::PeakWatcher;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
 use crate::resident::resident;
@@ -138,7 +138,7 @@ pub fn has_begun() -> bool {
 
 /// Nanoseconds since the process started.
 pub fn time() -> u64 {
-    monotonic().saturating_sub(CARD.started_monotonic.load(Relaxed))
+    monotonic().saturating_sub(HEADER.started_monotonic.load(Relaxed))
 }
 
 /// Whether anybody looks.

@@ -88,8 +88,8 @@ fn hand_over(gil: Gil<'_>) {
         "memray is loaded: malloc and CPython's allocators are left to it from here on \
          (--malloc off)"
     ));
-    if leaks::is_armed() {
-        leaks::disarm();
+    if leaks::is_on() {
+        leaks::disable();
         notice(format_args!(
             "--leak-check: memory is left to memray; nothing is checked"
         ));

@@ -91,7 +91,7 @@ impl Sampled {
         let samples = samples_of(&self.path);
         let samples =
             samples.ok_or_else(|| Response::no_profile(NOT_FOUND, &self.without_samples()))?;
-        let command = self.host.record.card().script.get();
+        let command = self.host.record.header().script.get();
         let stacks = Stacks::of_samples(&command, &samples);
         let stacks = stacks.map_err(|what| {
             let file = lines_beside(&self.path);
@@ -106,7 +106,7 @@ impl Sampled {
     /// Why it has no profile, and what to do.
     pub fn without_samples(&self) -> String {
         let Sampled { name, .. } = self;
-        unwritten(name, self.host.record.card()).unwrap_or_else(|| {
+        unwritten(name, self.host.record.header()).unwrap_or_else(|| {
             format!(
                 "process {name} takes no samples; start it with --lines, or `pyhostctl lines --start {name}`"
             )
@@ -114,7 +114,7 @@ impl Sampled {
     }
 
     pub fn command(&self) -> String {
-        crate::stacks::named(&self.host.record.card().script.get())
+        crate::stacks::named(&self.host.record.header().script.get())
     }
 
     pub fn path(&self) -> &Path {
@@ -123,7 +123,7 @@ impl Sampled {
 
     /// How often another process has had its samples begin or end.
     pub fn requests(&self) -> u64 {
-        self.host.record.card().lines.answered.load(Relaxed)
+        self.host.record.header().lines.answered.load(Relaxed)
     }
 
     /// Whether the host takes samples, or has taken some.

@@ -6,7 +6,7 @@
 //! [`fails`] before it lets a request through. `malloc`, `calloc` and `realloc` are requests,
 //! `free` never is.
 //!
-//! [`arm`] comes after initialisation and [`disarm`] before finalisation: CPython does not survive
+//! [`enable`] comes after initialisation and [`disable`] before finalisation: CPython does not survive
 //! a failure of MEM or RAW while it starts. The script opens rules of its own by
 //! `pyhost.fail(...)`, through [`open`] and [`close`].
 //!
@@ -18,7 +18,7 @@ mod rules;
 mod spec;
 pub mod tables;
 
-pub use rules::{Handle, close, disarm, fails, open};
+pub use rules::{Handle, close, disable, fails, open};
 pub use spec::Spec;
 
 use crate::ledger::Account;
@@ -55,10 +55,10 @@ pub fn is_on() -> bool {
     STATE.on.load(Relaxed)
 }
 
-/// Lays down the rules of the command line, not yet armed. Once, before the tables are installed.
-/// `when_armed` is called when the rules begin to hold,
+/// Lays down the rules of the command line, which do not hold yet. Once, before the tables are installed.
+/// `when_enabled` is called when the rules begin to hold,
 /// with `true`, and when they end to: what serves malloc asks [`fails`] only in between.
-pub fn start(settings: &FaultSettings, when_armed: fn(bool)) {
+pub fn start(settings: &FaultSettings, when_enabled: fn(bool)) {
     if settings.rules.is_empty() {
         return;
     }
@@ -70,14 +70,14 @@ pub fn start(settings: &FaultSettings, when_armed: fn(bool)) {
     }
     let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
     let _ = STATE.texts.set(texts.map(Spec::to_string).collect());
-    rules::call_when_armed(when_armed);
+    rules::call_when_enabled(when_enabled);
     STATE.on.store(true, Relaxed);
 }
 
 /// Lets the rules hold. After initialisation, before the script.
-pub fn arm() {
+pub fn enable() {
     if is_on() {
-        rules::arm();
+        rules::enable();
     }
 }
 
@@ -108,5 +108,5 @@ pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
 /// Whether the request of `size` bytes of `account` shall fail; counts and logs the failure if so.
 #[inline]
 pub fn fails_of<const A: usize>(size: usize) -> bool {
-    rules::is_armed() && fails(Account::ALL[A], size)
+    rules::is_enabled() && fails(Account::ALL[A], size)
 }

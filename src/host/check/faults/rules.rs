@@ -52,15 +52,15 @@ pyhost_os::state! {
         when_open: AtomicU32 = AtomicU32::new(0),
         /// How many `pyhost.fail` are open.
         open: AtomicU32 = AtomicU32::new(0),
-        armed: AtomicBool = AtomicBool::new(false),
-        when_armed: OnceLock<fn(bool)> = OnceLock::new(),
+        enabled: AtomicBool = AtomicBool::new(false),
+        when_enabled: OnceLock<fn(bool)> = OnceLock::new(),
     }
 }
 
 /// Whether a request may fail at this moment.
 #[inline]
-pub fn is_armed() -> bool {
-    STATE.armed.load(Relaxed)
+pub fn is_enabled() -> bool {
+    STATE.enabled.load(Relaxed)
 }
 
 /// Puts `spec` into a free place; `None` if no place is free.
@@ -97,7 +97,7 @@ fn lay(spec: &Spec) -> Option<usize> {
     Some(index)
 }
 
-/// Adds a rule of the command line, to hold from [`arm`] on. Their places are 0, 1, ...
+/// Adds a rule of the command line, to hold from [`enable`] on. Their places are 0, 1, ...
 pub(super) fn add(spec: &Spec) {
     if let Some(index) = lay(spec) {
         let of = match spec.is_when_open() {
@@ -109,26 +109,26 @@ pub(super) fn add(spec: &Spec) {
 }
 
 /// Registers `function`, called with `true` when rules begin to hold, and with `false` when they end to. Once.
-pub(super) fn call_when_armed(function: fn(bool)) {
-    let _ = STATE.when_armed.set(function);
+pub(super) fn call_when_enabled(function: fn(bool)) {
+    let _ = STATE.when_enabled.set(function);
 }
 
-fn report_armed(is_armed: bool) {
-    if let Some(function) = STATE.when_armed.get() {
-        function(is_armed);
+fn report_enabled(is_enabled: bool) {
+    if let Some(function) = STATE.when_enabled.get() {
+        function(is_enabled);
     }
 }
 
 /// Lets the rules hold.
-pub(super) fn arm() {
-    STATE.armed.store(true, Release);
-    report_armed(true);
+pub(super) fn enable() {
+    STATE.enabled.store(true, Release);
+    report_enabled(true);
 }
 
 /// No request fails from here on. Any thread; more than once does nothing.
-pub fn disarm() {
-    if STATE.armed.swap(false, AcqRel) {
-        report_armed(false);
+pub fn disable() {
+    if STATE.enabled.swap(false, AcqRel) {
+        report_enabled(false);
     }
 }
 
@@ -224,7 +224,7 @@ impl Rule {
 #[cold]
 #[inline(never)]
 pub fn fails(account: Account, size: usize) -> bool {
-    if !is_armed() {
+    if !is_enabled() {
         return false;
     }
     let mut failed = None;

@@ -189,7 +189,7 @@ pub fn start(
     }
     memory::learn_description();
     freelists::clear(gil);
-    if !arm(scope, debug_hooks) {
+    if !set_mark(scope, debug_hooks) {
         return Err(Error::start("mimalloc gives no heap"));
     }
     // Objects that a module creates during its import belong to the module. An object from a free list
@@ -217,7 +217,7 @@ pub fn start(
 }
 
 /// Begins to watch: what is allocated from here on counts. False if mimalloc gives no heap.
-fn arm(scope: Scope, debug_hooks: bool) -> bool {
+fn set_mark(scope: Scope, debug_hooks: bool) -> bool {
     STATE.debug_hooks.store(debug_hooks, Relaxed);
     if scope == Scope::Native {
         thread_pointers::watch();
@@ -230,12 +230,12 @@ fn arm(scope: Scope, debug_hooks: bool) -> bool {
 }
 
 /// Gives the check up: not all blocks lie in heaps of the host's any more.
-pub fn disarm() {
+pub fn disable() {
     STATE.scope.store(Scope::Off as u8, Relaxed);
 }
 
-/// Whether the check is armed.
-pub fn is_armed() -> bool {
+/// Whether the check is on.
+pub fn is_on() -> bool {
     scope() != Scope::Off
 }
 
@@ -271,7 +271,7 @@ fn front() -> usize {
 /// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
 /// were allocated, if tracemalloc knows.
 pub fn script_ended(gil: Gil<'_>) {
-    if is_armed() {
+    if is_on() {
         STATE.threads.store(threads::wait_for_ends(gil), Relaxed);
         sites::keep(gil, accounts(), front());
         memory::clear_unused_stack();
@@ -284,9 +284,9 @@ fn asked(block: &Block) -> usize {
 }
 
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
-/// searched from `top` on. None if the check is not armed, or the system has no memory for it.
+/// searched from `top` on. None if the check is not on, or the system has no memory for it.
 pub fn check(top: &StackTop) -> Option<&'static Findings> {
-    if !is_armed() {
+    if !is_on() {
         return None;
     }
     if let Some(findings) = STATE.findings.get() {

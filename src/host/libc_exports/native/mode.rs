@@ -13,7 +13,7 @@ pub enum Mode {
     Plain = 1,
     /// From the next malloc in lookup order.
     Off = 2,
-    /// As [`Mode::Count`], but `faults` may let a request fail, and blocks may be checked. Only while faults are armed, or
+    /// As [`Mode::Count`], but `faults` may let a request fail, and blocks may be checked. Only while faults are enabled, or
     /// blocks are checked.
     Faulty = 3,
 }

@@ -25,16 +25,16 @@ pyhost_os::state! {
     }
 }
 
-/// Lets the caps reach the script. After initialisation, in the main thread. `first_refusal` keeps and shows what
+/// Delivers refusals to the script from now on. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.
-pub fn arm(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
+pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
     frames::watch_codes(gil);
     watch_memory_errors(gil, |is_passed| {
         if is_passed {
             caps::error_ended();
         }
     });
-    caps::arm(caps::Python {
+    caps::connect(caps::Python {
         place: frames::place,
         handles_error: frames::handles_memory_error,
         is_running: || !frames::is_finalizing(),

@@ -5,7 +5,7 @@
 //! its block was entered; the room in which Python handles the error is above it, and below the
 //! cap. All functions but [`binding`] are for callers that hold the GIL.
 
-use super::running;
+use super::shortages;
 use crate::heap::source_line::SourceLine;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use pyhost_os::cell::Latest;
@@ -155,7 +155,7 @@ impl Table {
         if LEDGER.cap(scope).is_some() {
             LEDGER.close_windows(slot);
         }
-        running::of(scope).end();
+        shortages::of(scope).end();
     }
 }
 
@@ -211,7 +211,7 @@ pub(super) fn follow(cap: u64) {
     combine(Scope::Total);
     // Errors of before were raised for a higher cap: each thread is due for one again.
     if before != u64::MAX && cap.saturating_add(reserve(Scope::Total, cap) / 2) < before {
-        running::of(Scope::Total).end();
+        shortages::of(Scope::Total).end();
     }
 }
 

@@ -1,15 +1,16 @@
 //! Caps: what happens to a request that does not fit below a ceiling.
 //!
 //! A ceiling of the ledger has a cap and, below it, a reserve. A request that would go into the
-//! reserve ends up in [`shortage`]: a large one is refused at once; a small one is served from the
+//! reserve ends up in [`admission`]: a large one is refused at once; a small one is served from the
 //! reserve, and the thread that took more than a slice of it is notified, by an error that Python
 //! raises at a place where the script can catch it, or by one refused request. The last refusal
 //! is kept in [`refusal`]. When live bytes have fallen, the ceiling is as it was.
 //!
-//! [`arm`] hands over the functions that the caps need of Python (where a thread is, how to notify it),
+//! [`connect`] hands over the functions that the caps need of Python (where a thread is, how to notify it),
 //! so that the heap beneath Python can call this module. Functions that the heap calls run inside the
 //! allocator, on any thread: they do not allocate, lock or panic.
 
+mod admission;
 pub mod cap_errors;
 mod external;
 mod limits;
@@ -18,24 +19,23 @@ mod model_tests;
 mod pressure;
 mod python;
 mod refusal;
-mod running;
 mod settings;
-mod shortage;
+mod shortages;
 mod start;
 mod watch;
 mod zone;
 
+pub use admission::{error_ended, may_start_thread, told};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
-pub use python::{Python, Role, Told, arm};
+pub use python::{Python, Role, Told, connect};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
-pub use shortage::{error_ended, may_start_thread, told};
 pub use start::start;
 
 use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
-use python::{is_armed, python};
+use python::{is_connected, python};
 
 /// What becomes of a request under a cap.
 pub const DECISIONS: CapDecisions = CapDecisions {
@@ -48,7 +48,7 @@ pub const DECISIONS: CapDecisions = CapDecisions {
 /// Books a block that was made, under a ceiling; false if a cap refuses it: nothing was booked, and
 /// the block was given back. Inside the heap's gate.
 fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
-    if !is_armed() {
+    if !is_connected() {
         LEDGER.book_anyway(slot, request.account, request.bytes, gils);
         return true;
     }
@@ -66,7 +66,7 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
             }
             true
         }
-        Err(scope) => shortage::decide(slot, request, scope, &book),
+        Err(scope) => admission::decide(slot, request, scope, &book),
     }
 }
 
@@ -74,10 +74,10 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
 /// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
 fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
-        Some(_) if is_armed() => {
+        Some(_) if is_connected() => {
             external::read(true);
             let scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
-            scope.is_none_or(|scope| shortage::is_small_enough(slot, account, bytes, scope))
+            scope.is_none_or(|scope| admission::is_small_enough(slot, account, bytes, scope))
         }
         _ => true,
     }
@@ -91,7 +91,7 @@ pub fn admits_map(bytes: usize) -> bool {
     match LEDGER.lacks_room(Account::Mapped, bytes, Reach::Cap) {
         None => external::fits_limit(bytes),
         Some(scope) => {
-            shortage::refuse_map(scope, bytes);
+            admission::refuse_map(scope, bytes);
             false
         }
     }
@@ -139,7 +139,7 @@ fn look() {
     external::try_again();
     let mut attention = watch::is_on();
     for scope in Scope::all() {
-        attention |= shortage::look(scope);
+        attention |= admission::look(scope);
         attention |= pressure::look(scope);
     }
     attend_to_caps(attention);

@@ -4,9 +4,9 @@
 //! process of their own, in new threads, of which one runs at a time. Windows are closed before each request, so
 //! that the oracle knows to the byte what fits. `--cap auto` is not part of it: it reads the kernel's files.
 
-use super::python::{Python, Role, Told, arm};
+use super::python::{Python, Role, Told, connect};
 use super::refusal::{How, last};
-use super::{DECISIONS, limits, pressure, running, shortage};
+use super::{DECISIONS, admission, limits, pressure, shortages};
 use crate::cpython::frames::CodePlace;
 use crate::heap::{GILS, Request};
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Reach, Scope, Slot};
@@ -70,8 +70,8 @@ fn change<T>(work: impl FnOnce(&mut Fake) -> T) -> T {
     result
 }
 
-fn arm_fake() {
-    arm(Python {
+fn connect_fake() {
+    connect(Python {
         place: |_| FAKE.get().place,
         handles_error: || FAKE.get().handles_error,
         is_running: || FAKE.get().is_running,
@@ -369,7 +369,7 @@ impl Model<'_> {
     }
 
     fn error_ends(&mut self) {
-        shortage::error_ended();
+        admission::error_ended();
         self.thread().has_error = false;
         self.seen.iter_mut().for_each(|seen| seen.had_error = true);
     }
@@ -377,7 +377,7 @@ impl Model<'_> {
     /// A request meets the shortage of `scope`, or begins it.
     fn meets(&mut self, scope: Scope) -> &mut Seen {
         let seen = &mut self.seen[scope.index()];
-        let number = running::of(scope).number();
+        let number = shortages::of(scope).number();
         if seen.number != number || number == 0 {
             *seen = Seen {
                 number,
@@ -408,7 +408,7 @@ impl Model<'_> {
         let [is_half, is_high] = [Reach::Middle, Reach::High].map(|reach| lacks(reach).is_some());
         let full = lacks(Reach::Cap);
         let is_innocent = thread.total() < LEDGER.most_of_a_slot() / 8;
-        let before = scope.map(|scope| running::of(scope).number());
+        let before = scope.map(|scope| shortages::of(scope).number());
 
         let (undone, is_made) = (Cell::new(0), Cell::new(false));
         let request = Request {
@@ -542,7 +542,7 @@ impl Model<'_> {
         let slot = self.thread().slot;
         let lacks = |reach| LEDGER.lacks_room(Obj, 48 << 10, reach);
         let (high, full) = (lacks(Reach::High), lacks(Reach::Cap));
-        let answer = answer(|| shortage::may_start_thread(slot));
+        let answer = answer(|| admission::may_start_thread(slot));
         let expected = match high.filter(|_| FAKE.get().is_running) {
             None => Ok(true),
             Some(scope) => match (self.meets(scope).had_error, full) {
@@ -570,9 +570,9 @@ impl Model<'_> {
         }
         change(|fake| fake.pending -= 1);
         let posted = self.thread().posted;
-        let scope = posted.and_then(|posted| running::scope_of(posted.0));
+        let scope = posted.and_then(|posted| shortages::scope_of(posted.0));
         let is_over = scope.is_none_or(|scope| LEDGER.bound(scope) <= heights(scope).0);
-        let told = shortage::told(self.thread().slot);
+        let told = admission::told(self.thread().slot);
         let is_now = matches!(told, Told::Now);
         let Some((number, meant, true)) = posted.filter(|_| !is_over) else {
             prop_assert!(!is_now, "an error that nobody waits for");
@@ -602,7 +602,7 @@ impl Model<'_> {
         let (mut dossiers, mut pressed) = (0, 0);
         for scope in Scope::all() {
             let (bound, (hold, cap)) = (LEDGER.bound(scope), heights(scope));
-            let number = running::of(scope).number();
+            let number = shortages::of(scope).number();
             let seen = &mut self.seen[scope.index()];
             seen.dossiers += fake.dossiers[scope.index()];
             dossiers += seen.dossiers;
@@ -752,7 +752,7 @@ fn the_caps_keep_their_promises_whatever_happens() {
     crate::heap::begin();
     // What the test's own threads allocate would move the total between an event and what is expected of it.
     crate::heap::count_native(false);
-    arm_fake();
+    connect_fake();
     let slots = [(); THREADS].map(|()| LEDGER.claim());
     let cap = Event::Cap(Scope::Account(Obj), 16 << 20);
     run(&slots, &[cap, Event::Fill(Obj, 0), Event::Insist(1 << 20)]).unwrap();

@@ -1,5 +1,5 @@
 //! What the caps ask of Python: where a thread's code is, what a request is for, how a thread is notified. Python
-//! lies above the caps and hands its functions over ([`arm`]).
+//! lies above the caps and hands its functions over ([`connect`]).
 //!
 //! Any thread, also inside the allocator.
 
@@ -60,17 +60,17 @@ pub struct Python {
 
 static PYTHON: OnceLock<Python> = OnceLock::new();
 
-/// Starts notifications of refusals. After Python has initialised.
-pub fn arm(python: Python) {
+/// Starts notifications of refusals, by these functions. After Python has initialised.
+pub fn connect(python: Python) {
     let _ = PYTHON.set(python);
 }
 
-/// Whether [`arm`] was called. Before that every request is met, whatever the caps say.
-pub(super) fn is_armed() -> bool {
+/// Whether [`connect`] was called. Before that every request is met, whatever the caps say.
+pub(super) fn is_connected() -> bool {
     PYTHON.get().is_some()
 }
 
-/// The functions; `None` before [`arm`], and once Python is being finalised: from then on requests are met up to the
+/// The functions; `None` before [`connect`], and once Python is being finalised: from then on requests are met up to the
 /// cap, and no thread is notified.
 pub(super) fn python() -> Option<&'static Python> {
     PYTHON.get().filter(|python| (python.is_running)())

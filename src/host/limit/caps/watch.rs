@@ -15,7 +15,7 @@
 use super::{limits, zone};
 use crate::bytes::Bytes;
 use crate::heap::bounded_heap;
-use crate::ledger::{CARD, LEDGER, Scope};
+use crate::ledger::{HEADER, LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::clock;
 use std::fmt;
@@ -190,7 +190,7 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
     }
     if let Some(Reading { cap, charged, own }) = charges.look() {
         limits::follow(cap);
-        CARD.cap_computed.store(time as u64 * 1000, Relaxed);
+        HEADER.cap_computed.store(time as u64 * 1000, Relaxed);
         let left = cap as i64 - live;
         STATE
             .next_bytes

@@ -24,7 +24,7 @@ use crate::cpython::objects::Gil;
 use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::LEDGER;
 use crate::libc_exports::native;
 use crate::limit::caps::{How, Refusal};
@@ -203,7 +203,7 @@ fn write_crowded_out() {
 
 /// Counts the child.
 pub fn forked_in_parent() {
-    CARD.forks.fetch_add(1, Relaxed);
+    HEADER.forks.fetch_add(1, Relaxed);
 }
 
 /// The child's end is its own: it has written nothing yet.
@@ -218,7 +218,7 @@ pub fn forked_in_child(child: &Child) {
         // Else `live` has.
         live::begin_clock();
         live::note_inherited();
-        CARD.forks.store(0, Relaxed);
+        HEADER.forks.store(0, Relaxed);
     }
     STATE.written.store(NOTHING, Relaxed);
     STATE.dumping.store(false, Relaxed);
@@ -242,7 +242,7 @@ fn report<'a>(
     let balance = parts.and_then(|parts| parts.balance.as_ref());
     let region = bounded_heap::figures();
     let guards = guards::figures();
-    let wall_seconds = CARD.seconds_until(clock::monotonic());
+    let wall_seconds = HEADER.seconds_until(clock::monotonic());
     let big_blocks = left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks);
     let resident = Resident {
         now: match left {
@@ -260,8 +260,8 @@ fn report<'a>(
         facts: &plan.facts,
         now,
         at_end: left.map(|left| left.ledger),
-        started: CARD.started.load(Relaxed),
-        inherited: (CARD.forked.load(Relaxed) == 1).then(|| CARD.inherited.load(Relaxed)),
+        started: HEADER.started.load(Relaxed),
+        inherited: (HEADER.forked.load(Relaxed) == 1).then(|| HEADER.inherited.load(Relaxed)),
         at_peak,
         wall_seconds,
         ending,
@@ -276,7 +276,7 @@ fn report<'a>(
         resident,
         finalized_resident: left.and(measured.now),
         largest_child: resident::largest_child(measured.peak),
-        forks: CARD.forks.load(Relaxed),
+        forks: HEADER.forks.load(Relaxed),
         pid: process::id(),
     }
 }

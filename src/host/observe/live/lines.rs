@@ -2,7 +2,7 @@
 //! another process's request.
 //!
 //! The file appears when there are samples, and is replaced by a larger one as they grow. If the system refuses the larger one,
-//! because its disk is full, the file goes: what it has would pass for all samples. The card says why, one line on standard error
+//! because its disk is full, the file goes: what it has would pass for all samples. The header says why, one line on standard error
 //! does, and the file is tried again as samples come. The process goes on, and its report has all.
 //!
 //! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
@@ -15,8 +15,8 @@ use crate::cpython::objects::{Gil, Raised};
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
-use crate::ledger::CARD;
-use crate::ledger::card::LinesAnswer;
+use crate::ledger::HEADER;
+use crate::ledger::header::LinesAnswer;
 use crate::observe::lines;
 use crate::path_template::PathBuffer;
 use crate::python::hooks::domains;
@@ -35,7 +35,7 @@ pyhost_os::state! {
         /// A line says so, or will.
         is_warned: AtomicBool = AtomicBool::new(false),
         /// Python takes calls between two instructions.
-        is_armed: AtomicBool = AtomicBool::new(false),
+        has_python: AtomicBool = AtomicBool::new(false),
     }
 }
 
@@ -48,8 +48,8 @@ pub fn start() {
 }
 
 /// Warnings can be written between two instructions of Python from now on. After initialisation.
-pub fn arm() {
-    STATE.is_armed.store(true, Relaxed);
+pub fn python_started() {
+    STATE.has_python.store(true, Relaxed);
     warn_if_due();
 }
 
@@ -82,7 +82,7 @@ fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<Atom
     });
     before.make_mask();
     let error = made.as_ref().err().map_or(0, |Errno(error)| *error);
-    CARD.lines.file_error.store(error as u64, Relaxed);
+    HEADER.lines.file_error.store(error as u64, Relaxed);
     if error != 0 && !STATE.is_warned.swap(true, Relaxed) {
         STATE.is_warning_due.store(true, Relaxed);
         sampling::answer_soon();
@@ -120,13 +120,13 @@ pub fn warn_if_due() {
         "--lines: cannot write '{}': {}; pyhostctl finds no samples until there is room, so make room there, or name another \
          directory by --live=DIR. The report has them",
         str::from_utf8(path).unwrap_or("the file of the samples"),
-        Errno(CARD.lines.file_error.load(Relaxed) as i32)
+        Errno(HEADER.lines.file_error.load(Relaxed) as i32)
     ));
 }
 
 /// Begins or ends the samples, if another process has asked for that, and asks for a warning that is due.
 pub fn answer() {
-    let cell = &CARD.lines;
+    let cell = &HEADER.lines;
     let asked = cell.asked.load(Acquire);
     if asked != cell.answered.load(Relaxed) {
         let answer = answer_to(cell.interval.load(Relaxed));
@@ -137,7 +137,7 @@ pub fn answer() {
         warn_if_due();
         Ok(())
     }
-    let is_due = STATE.is_warning_due.load(Relaxed) && STATE.is_armed.load(Relaxed);
+    let is_due = STATE.is_warning_due.load(Relaxed) && STATE.has_python.load(Relaxed);
     if is_due && !frames::is_finalizing() && !add_pending_call(warn) {
         sampling::answer_soon(); // other calls wait
     }

@@ -1,4 +1,4 @@
-//! Puts the card and the ledger onto memory that others can see, and a forked child's onto its own.
+//! Puts the header and the ledger onto memory that others can see, and a forked child's onto its own.
 //!
 //! The counters are updated as ever, by plain stores: a shared page costs no more. The kernel writes
 //! the file, so it is there after SIGKILL and the OOM killer too. Nothing here allocates; in the
@@ -23,7 +23,7 @@ use std::slice;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 
-/// The pages of the card and the ledger, on this machine.
+/// The pages of the header and the ledger, on this machine.
 fn pages() -> Option<Range<usize>> {
     own::pages(page_size() as usize)
 }
@@ -62,7 +62,7 @@ pub fn onto_file(file: c_int) -> Result<(), Errno> {
 }
 
 pyhost_os::state! {
-    /// Where the pages of card and ledger are.
+    /// Where the pages of header and ledger are.
     static PAGES: LedgerPages {
         /// The address of two copies of the pages, of which the second is used when it takes their place; 0 if there are none.
         copies: AtomicUsize = AtomicUsize::new(0),

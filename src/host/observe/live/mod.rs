@@ -1,4 +1,4 @@
-//! The shared ledger: `--live` keeps card and ledger in a file of a directory, or in a file of a given
+//! The shared ledger: `--live` keeps header and ledger in a file of a directory, or in a file of a given
 //! name, so that others can read them while the process runs and after a kill.
 //!
 //! [`start`] runs while the process has one thread. With
@@ -14,11 +14,11 @@ pub mod lines;
 mod mapping;
 mod siblings;
 
-use crate::card::ProcessState;
 use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error};
-use crate::ledger::CARD;
+use crate::header::ProcessState;
+use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::report::{Ending, Facts};
@@ -89,7 +89,7 @@ fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
 pyhost_os::state! {
     /// The process's file, and how the process ends.
     static STATE: LiveFile {
-        /// Somebody else may read the card: a file or a sampler has it.
+        /// Somebody else may read the header: a file or a sampler has it.
         is_shared: AtomicBool = AtomicBool::new(false),
         /// What a status or a signal of the end does not say by itself: one of the four below.
         reason: AtomicU8 = AtomicU8::new(NO_REASON),
@@ -117,7 +117,7 @@ const KILL: u8 = 3;
 /// How many of the killed are named one by one.
 const MOST_NAMED: usize = 3;
 
-/// Puts the card and the ledger where `place` says; `shared` with a process of the host's own that
+/// Puts the header and the ledger where `place` says; `shared` with a process of the host's own that
 /// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
 /// host's options. If a resource is missing the ledger stays in memory, and a notice says so.
 pub fn start(
@@ -138,9 +138,9 @@ pub fn start(
     if !mapping::is_possible() {
         return refuse("--live: not with pages of more than 64 KiB");
     }
-    fill_card(argv);
-    CARD.host_words.store(host_words as u64, Relaxed);
-    CARD.script.set(command);
+    fill_header(argv);
+    HEADER.host_words.store(host_words as u64, Relaxed);
+    HEADER.script.set(command);
     let is_in_file = match place {
         LedgerPlace::Own => false,
         LedgerPlace::File(template) => in_file(template),
@@ -174,7 +174,7 @@ fn in_memory() -> bool {
 /// Python has ended the process before a report was planned, as it does for a bad option of its own:
 /// a file that stayed would be taken for that of a process that was killed.
 fn exit_before_the_plan(status: c_int) -> Option<c_int> {
-    if CARD.state().0 == ProcessState::Running && CARD.pid.load(Relaxed) == process::id() {
+    if HEADER.state().0 == ProcessState::Running && HEADER.pid.load(Relaxed) == process::id() {
         end(Ending::Exit(status), None);
     }
     None
@@ -183,46 +183,47 @@ fn exit_before_the_plan(status: c_int) -> Option<c_int> {
 /// In a forked child: notes what it begins with, which its parent counts too.
 pub fn note_inherited() {
     let bytes = LEDGER.snapshot().total_live_bytes;
-    CARD.inherited.store(bytes, Relaxed);
-    CARD.forked.store(1, Relaxed);
+    HEADER.inherited.store(bytes, Relaxed);
+    HEADER.forked.store(1, Relaxed);
 }
 
 /// Notes that the process starts now; the one clock of its report, its file and its timeline.
 pub fn begin_clock() {
-    CARD.started.store(clock::now(), Relaxed);
-    CARD.started_monotonic.store(clock::monotonic(), Relaxed);
+    HEADER.started.store(clock::now(), Relaxed);
+    HEADER.started_monotonic.store(clock::monotonic(), Relaxed);
 }
 
-fn fill_card(argv: &[OsString]) {
+fn fill_header(argv: &[OsString]) {
     let own = Identity::own();
-    CARD.boot.set(&own.boot);
-    CARD.pid.store(own.pid, Relaxed);
-    CARD.pid_namespace.store(own.pid_namespace, Relaxed);
-    CARD.start_ticks.store(own.start_ticks, Relaxed);
-    CARD.parent.store(calls::getppid(), Relaxed);
-    CARD.user.store(calls::geteuid(), Relaxed);
-    CARD.host.set(env!("CARGO_PKG_VERSION"));
-    CARD.set_argv(argv.iter().map(|word| word.as_bytes()));
+    HEADER.boot.set(&own.boot);
+    HEADER.pid.store(own.pid, Relaxed);
+    HEADER.pid_namespace.store(own.pid_namespace, Relaxed);
+    HEADER.start_ticks.store(own.start_ticks, Relaxed);
+    HEADER.parent.store(calls::getppid(), Relaxed);
+    HEADER.user.store(calls::geteuid(), Relaxed);
+    HEADER.host.set(env!("CARGO_PKG_VERSION"));
+    HEADER.set_argv(argv.iter().map(|word| word.as_bytes()));
 }
 
-/// Tells the card what is known once Python's configuration is, and lets others see the samples of lines.
+/// Tells the header what is known once Python's configuration is, and lets others see the samples of lines.
 pub fn describe(facts: &Facts) {
     lines::start();
-    CARD.python.set(&facts.python_version);
-    CARD.mimalloc.set(&facts.mimalloc);
-    CARD.allocator.set(facts.allocator);
-    CARD.native.set(facts.native);
-    CARD.profile.set(facts.profile);
-    CARD.debug_hooks
+    HEADER.python.set(&facts.python_version);
+    HEADER.mimalloc.set(&facts.mimalloc);
+    HEADER.allocator.set(facts.allocator);
+    HEADER.native.set(facts.native);
+    HEADER.profile.set(facts.profile);
+    HEADER
+        .debug_hooks
         .store(u32::from(facts.debug_hooks), Relaxed);
     let active = REPORTED.iter().filter(|&&account| facts.is_active(account));
     let bits = active.map(|&account| 1 << account as u32).sum();
-    CARD.active.store(bits, Relaxed);
+    HEADER.active.store(bits, Relaxed);
 }
 
 /// Python has started: what others cannot read is said between two of its instructions.
-pub fn arm() {
-    lines::arm();
+pub fn python_started() {
+    lines::python_started();
 }
 
 /// Keeps the ledger in one file; false if it cannot, which a notice says.
@@ -317,7 +318,7 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
 
 /// Writes a line about each of those processes that ran the script of this one: the others are not its matter.
 fn report_killed(mut killed: Vec<Record>, directory: &Path) {
-    killed.retain(|record| record.card().script.get() == CARD.script.get());
+    killed.retain(|record| record.header().script.get() == HEADER.script.get());
     for record in killed.iter().take(MOST_NAMED) {
         notice(format_args!("{}", record.last_words()));
     }
@@ -331,13 +332,13 @@ fn report_killed(mut killed: Vec<Record>, directory: &Path) {
     }
 }
 
-/// Makes the file of the process's own name, maps card and ledger onto it, and locks it in a
+/// Makes the file of the process's own name, maps header and ledger onto it, and locks it in a
 /// container.
 fn make_file() -> Result<(), Errno> {
     let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     let file = Fd::open(names.own(), flags)?;
-    let locks = directory::locks(CARD.pid_namespace.load(Relaxed));
+    let locks = directory::locks(HEADER.pid_namespace.load(Relaxed));
     if locks {
         let _ = file::lock(&file, libc::LOCK_EX);
     }
@@ -351,7 +352,7 @@ fn make_file() -> Result<(), Errno> {
     Ok(())
 }
 
-/// In a forked child: takes a copy of card and ledger in place of its parent's, then, with
+/// In a forked child: takes a copy of header and ledger in place of its parent's, then, with
 /// `--live`, a file of its own.
 pub fn forked(child: &Child) {
     if !is_shared() {
@@ -363,12 +364,12 @@ pub fn forked(child: &Child) {
         STATE.has_file.store(false, Relaxed);
         return;
     }
-    CARD.begin_child();
+    HEADER.begin_child();
     name_process();
     note_inherited();
     brief::leave_to_parent(child);
-    CARD.parent.store(CARD.pid.load(Relaxed), Relaxed);
-    CARD.pid.store(process::id(), Relaxed);
+    HEADER.parent.store(HEADER.pid.load(Relaxed), Relaxed);
+    HEADER.pid.store(process::id(), Relaxed);
     begin_clock();
     if STATE.has_file.swap(false, Relaxed) {
         drop(NAMES.take_in_child(child));
@@ -399,8 +400,8 @@ fn name_child() -> Option<()> {
     let mut text = [0u8; 1024];
     let ticks = start_ticks(read_once(c"/proc/self/stat", &mut text)?)?;
     let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
-    CARD.start_ticks.store(ticks, Relaxed);
-    CARD.pid_namespace.store(namespace, Relaxed);
+    HEADER.start_ticks.store(ticks, Relaxed);
+    HEADER.pid_namespace.store(namespace, Relaxed);
     let mut names = NAMES.hold()?;
     let Names { start, own: name } = &mut *names;
     let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
@@ -440,7 +441,7 @@ pub fn start_fails() {
     }
 }
 
-/// Says on the card how the process ends; if it ends by itself its file goes. `left` is the ledger as
+/// Says in the header how the process ends; if it ends by itself its file goes. `left` is the ledger as
 /// the script left it, if Python was finalised since. Any thread, also from a signal handler; not in a
 /// child of `vfork`.
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
@@ -453,10 +454,10 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
         Ending::Exec => (ProcessState::Exec, 0),
     };
     if is_shared() && state != ProcessState::Exec {
-        // For who reads the card later.
-        CARD.resident.store(resident().now.unwrap_or(0), Relaxed);
+        // For who reads the header later.
+        HEADER.resident.store(resident().now.unwrap_or(0), Relaxed);
     }
-    CARD.set_state(state, status, clock::now());
+    HEADER.set_state(state, status, clock::now());
     brief::write_end(left);
     if state != ProcessState::Exec {
         timeline::end();
@@ -474,7 +475,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
 
 /// The process goes on after all: another image did not take its place.
 pub fn resume() {
-    CARD.set_state(ProcessState::Running, 0, 0);
+    HEADER.set_state(ProcessState::Running, 0, 0);
 }
 
 /// Notes that the host is about to end the process, since the reserve of a cap is used up: its file stays.

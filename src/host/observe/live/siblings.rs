@@ -4,10 +4,10 @@
 //! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
 
 use super::{MOST_NAMED, Names};
-use crate::card::ProcessState;
 use crate::descriptor::notice;
 use crate::errno::Errno;
-use crate::ledger::CARD;
+use crate::header::ProcessState;
+use crate::ledger::HEADER;
 use crate::path_template::PathBuffer;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::calls;
@@ -65,16 +65,16 @@ fn is_gone(pid: i32) -> bool {
 
 #[inline(never)]
 fn archive_one(folder: &Fd, name: &[u8], reported: &mut usize) -> bool {
-    let Some(card) = archive::card_of(folder, name) else {
+    let Some(header) = archive::header_of(folder, name) else {
         return false;
     };
-    let is_sibling = card.parent.load(Relaxed) == CARD.parent.load(Relaxed);
-    if !is_sibling || !was_killed(&card) || !archive::put(folder, name) {
+    let is_sibling = header.parent.load(Relaxed) == HEADER.parent.load(Relaxed);
+    if !is_sibling || !was_killed(&header) || !archive::put(folder, name) {
         return false;
     }
     // That of a pool or a server that stops its workers is no news.
     let is_asked = matches!(
-        card.state(),
+        header.state(),
         (
             ProcessState::Signalled,
             libc::SIGTERM | libc::SIGINT | libc::SIGHUP
@@ -84,11 +84,11 @@ fn archive_one(folder: &Fd, name: &[u8], reported: &mut usize) -> bool {
     if is_asked || *reported > MOST_NAMED {
         return true;
     }
-    let pid = card.pid.load(Relaxed);
-    let peak = card.last_resident().1.unwrap_or(0);
+    let pid = header.pid.load(Relaxed);
+    let peak = header.last_resident().1.unwrap_or(0);
     notice(format_args!(
         "process {pid}, a sibling, {} with a resident peak of {}; `pyhostctl report --text {pid}` has its last counters",
-        Killed(&card),
+        Killed(&header),
         Bytes(peak)
     ));
     true

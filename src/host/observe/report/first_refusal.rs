@@ -8,7 +8,7 @@ use crate::descriptor::{Descriptor, format_into, notice};
 use crate::heap::big_blocks;
 use crate::heap::largest_classes;
 use crate::heap::region;
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::{Account, LEDGER};
 use crate::limit::caps::Refusal;
 use crate::observe::timeline::brief;
@@ -43,7 +43,7 @@ pub fn first_refusal(refusal: &Refusal) {
     STATE.latest.set(&dossier);
     let mut room = [0; 512];
     let text = format_into(&mut room, format_args!("{refusal}"));
-    CARD.set_refusal(std::str::from_utf8(text).unwrap_or_default());
+    HEADER.set_refusal(std::str::from_utf8(text).unwrap_or_default());
     brief::write_refusal();
     write(&dossier);
 }

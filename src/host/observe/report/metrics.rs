@@ -1,7 +1,7 @@
 //! The report as metrics. Does not allocate.
 
 use super::{Ending, Report};
-use crate::ledger::{CARD, LEDGER, REPORTED, Scope, Snapshot};
+use crate::ledger::{HEADER, LEDGER, REPORTED, Scope, Snapshot};
 use crate::process;
 use crate::resident::Source;
 use pyhost_os::clock;
@@ -48,7 +48,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         live: own(report.live()),
         active,
         caps,
-        cap_age: CARD.cap_age(clock::monotonic()).filter(|_| !is_passing),
+        cap_age: HEADER.cap_age(clock::monotonic()).filter(|_| !is_passing),
         inherited: report.inherited.filter(|_| !is_passing),
         resident: report.resident.now.filter(|_| !is_passing),
         // A bound is no sample.

@@ -39,7 +39,7 @@ use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::guards::GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::{bfc, bounded_heap};
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::balance::Balance;
@@ -211,8 +211,8 @@ impl Report<'_> {
         let latest = first_refusal::latest();
         sink.object("dossier", latest.as_ref(), dossier::describe_dossier);
         let mut room = [0; 512];
-        sink.int("told_refusals", CARD.refusals() as i64);
-        sink.known_text("last_refusal", CARD.refusal_into(&mut room));
+        sink.int("told_refusals", HEADER.refusals() as i64);
+        sink.known_text("last_refusal", HEADER.refusal_into(&mut room));
         sink.end();
     }
 

@@ -11,10 +11,10 @@
 
 use super::trouble::{self, Output};
 use crate::bytes::Bytes;
-use crate::card::ProcessState;
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
 use crate::errno::Errno;
-use crate::ledger::CARD;
+use crate::header::ProcessState;
+use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
@@ -64,7 +64,7 @@ const AS_FILE: u8 = 2;
 /// # Errors
 /// Why it cannot be written; then nothing is left of it.
 pub fn start(template: &[u8]) -> Result<(), OutputError> {
-    let _ = STATE.command.set(CARD.command());
+    let _ = STATE.command.set(HEADER.command());
     let _ = STATE.template.set(template.to_vec());
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(OutputError::TooLong)?;
@@ -130,7 +130,7 @@ pub fn write_refusal() {
 /// handler.
 pub fn write_end(left: Option<&Snapshot>) {
     let later = STATE.later.load(Relaxed);
-    if later == AS_FILE && CARD.state().0 == ProcessState::Exec {
+    if later == AS_FILE && HEADER.state().0 == ProcessState::Exec {
         return; // of a forked child that has become another program
     }
     if later != NEVER && descriptor() == NONE {
@@ -213,11 +213,11 @@ struct Brief<'a>(&'a Snapshot);
 impl Display for Brief<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let snapshot = self.0;
-        let pid = CARD.pid.load(Relaxed);
+        let pid = HEADER.pid.load(Relaxed);
         let command = STATE.command.get().map_or("", String::as_str);
-        let started = CARD.started.load(Relaxed);
-        let (state, status) = CARD.state();
-        let until = match CARD.ended() {
+        let started = HEADER.started.load(Relaxed);
+        let (state, status) = HEADER.state();
+        let until = match HEADER.ended() {
             0 => clock::now(),
             ended => ended,
         };
@@ -256,7 +256,7 @@ impl Display for Brief<'_> {
             }
         }
         let mut room = [0; 512];
-        if let Some(text) = CARD.refusal_into(&mut room) {
+        if let Some(text) = HEADER.refusal_into(&mut room) {
             writeln!(out, "last refusal: {text}")?;
         }
         Ok(())

@@ -10,7 +10,7 @@
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into};
 use crate::errno::Errno;
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::{REPORTED, Scope, Snapshot};
 use crate::output::{self, Draft, Target};
 use crate::path_template::PathBuffer;
@@ -66,7 +66,7 @@ impl TimelineFile {
             file: None,
             length: 0,
             command,
-            started: Utc(CARD.started.load(Relaxed)).to_string(),
+            started: Utc(HEADER.started.load(Relaxed)).to_string(),
             pid: crate::process::id(),
             interval,
             samples: 0,

@@ -3,7 +3,7 @@
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
 //! host leaves it time for a last word. It is made before Python initialises, while the host has one thread, and shares
-//! nothing with it but the pages of card and ledger, and of [`trouble`]. It never takes the GIL. It allocates nothing: what
+//! nothing with it but the pages of header and ledger, and of [`trouble`]. It never takes the GIL. It allocates nothing: what
 //! it allocated would be booked to the host's accounts.
 //!
 //! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
@@ -23,7 +23,7 @@ pub use settings::{Interval, TimelineSettings};
 
 use crate::descriptor::notice;
 use crate::errno::Errno;
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::observe::pyhostctl_process;
 use crate::output::{self, OutputError};
 use crate::path_template::PathBuffer;
@@ -96,7 +96,7 @@ pub fn start(settings: &TimelineSettings) {
 
 /// Makes the sampler write its last lines, and waits until it has, at most [`PATIENCE`], or until it has ended: the system may
 /// end it with the host, as in a container whose first process the host is. A line says if it has not. Any thread, also
-/// from a signal handler; after the card says how the host ends.
+/// from a signal handler; after the header says how the host ends.
 pub fn end() {
     if STATE.host.load(Relaxed) != process::id() {
         return; // a forked child
@@ -142,6 +142,6 @@ fn open_timeline(
     let path = PathBuffer::expand(template, process::id(), b"");
     let mut path = path.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut path)?;
-    TimelineFile::create(path, target, CARD.command(), settings.interval.0)
+    TimelineFile::create(path, target, HEADER.command(), settings.interval.0)
         .map_err(OutputError::System)
 }

@@ -1,14 +1,14 @@
 //! The sampler's own life: what it lets go of, and its loop.
 //!
-//! It runs in a process of its own, which shares the pages of card and ledger with the host and
+//! It runs in a process of its own, which shares the pages of header and ledger with the host and
 //! has a copy of the rest. It allocates nothing, touches no lock of the host's and never returns.
 
 use super::file::TimelineFile;
 use super::pages::{self, Renderer};
 use super::{brief, trouble};
-use crate::card::{MARKS, ProcessState};
 use crate::descriptor::format_into;
-use crate::ledger::CARD;
+use crate::header::{MARKS, ProcessState};
+use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::pyhostctl_process::Detached;
 use crate::process::{self, Watched, small_file};
@@ -33,7 +33,7 @@ pub const WAKE: c_int = libc::SIGCONT;
 /// Whether the host says that it ends: what remains of it are functions at its exit.
 fn says_end() -> bool {
     matches!(
-        CARD.state().0,
+        HEADER.state().0,
         ProcessState::Exited | ProcessState::Signalled | ProcessState::Exhausted
     )
 }
@@ -56,7 +56,7 @@ pub fn run(
     let kept = timeline.as_ref().map_or(-1, TimelineFile::descriptor);
     let requests = serves.map_or(-1, |(_, requests)| requests);
     let host = let_go(own, [kept, brief::descriptor(), requests], pid);
-    let started = CARD.started_monotonic.load(Relaxed);
+    let started = HEADER.started_monotonic.load(Relaxed);
     let mut written = Written {
         marks: 0,
         refused: 0,
@@ -91,7 +91,7 @@ pub fn run(
             );
             timeline.sample(seconds, &snapshot, resident);
         }
-        let is_exec = CARD.state().0 == ProcessState::Exec;
+        let is_exec = HEADER.state().0 == ProcessState::Exec;
         let since = *exec_since.get_or_insert(now);
         if !is_exec {
             exec_since = None;
@@ -122,9 +122,9 @@ fn write_events(
         written.caps = caps;
         timeline.caps(seconds, &caps);
     }
-    let marks = CARD.marks();
+    let marks = HEADER.marks();
     while written.marks < marks {
-        match CARD.mark_of(written.marks + 1) {
+        match HEADER.mark_of(written.marks + 1) {
             Some(mark) => {
                 let at = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
                 timeline.mark(at, mark.name());
@@ -139,7 +139,7 @@ fn write_events(
     if refused != written.refused {
         written.refused = refused;
         let mut room = [0; 512];
-        timeline.refusal(seconds, refused, CARD.refusal_into(&mut room));
+        timeline.refusal(seconds, refused, HEADER.refusal_into(&mut room));
     }
 }
 
@@ -153,7 +153,7 @@ fn caps() -> [Option<u64>; Scope::COUNT] {
 
 /// Writes the last line, makes the last pages, and ends the sampler.
 fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Renderer, c_int)>) -> ! {
-    let (state, status) = CARD.state();
+    let (state, status) = HEADER.state();
     let (ended_by, exit_status) = match state {
         ProcessState::Running => ("kill", None),
         ProcessState::Exec => ("exec", None),
@@ -198,7 +198,7 @@ impl Host {
         });
         let _ = file::wait(&mut polls, nanoseconds);
         if polls[1].revents != 0 {
-            // Anybody may have sent it: it is taken, and the card asked.
+            // Anybody may have sent it: it is taken, and the header asked.
             let _ = file::read(&call, &mut [0; size_of::<libc::signalfd_siginfo>()]);
         }
         (self.process.has_ended(), polls[2].revents != 0)
@@ -212,7 +212,7 @@ impl Host {
         let bytes = pages * self.page;
         // The report's peak is not below what the timeline shows.
         resident::note(bytes);
-        CARD.resident.store(bytes, Relaxed);
+        HEADER.resident.store(bytes, Relaxed);
         Some(bytes)
     }
 }

@@ -26,7 +26,7 @@ use crate::cpython::functions::{
 use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
-use crate::ledger::CARD;
+use crate::ledger::HEADER;
 use crate::ledger::{Account, LEDGER};
 use crate::observe::exit_report;
 use crate::observe::report::{self, Sink};
@@ -125,7 +125,7 @@ fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
 
 fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let marked = name.with_text(|text| {
-        CARD.mark(&String::from_utf8_lossy(text), clock::monotonic());
+        HEADER.mark(&String::from_utf8_lossy(text), clock::monotonic());
         heap::sampling::mark();
     });
     let text = "expected the name of a mark, a str";

@@ -23,7 +23,7 @@ pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
 }
 
 fn script_ended(module: This<'_, Module>) -> Returned<'_> {
-    faults::disarm();
+    faults::disable();
     exit_report::script_ended(module.gil());
     Ok(module.gil().none())
 }

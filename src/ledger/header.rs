@@ -1,6 +1,6 @@
-//! The card: facts about the ledger's process, its state, its marks and its last refusal.
+//! The header: facts about the ledger's process, its state, its marks and its last refusal.
 //!
-//! Card and ledger are mapped onto one file, the card first. So a reader of the file knows the process of
+//! Header and ledger are mapped onto one file, the header first. So a reader of the file knows the process of
 //! the counters, while it runs and after a kill. The layout is fixed, `repr(C)`, and consists of atomics
 //! only, as in the ledger: the reader may see any pattern of bits.
 //!
@@ -159,7 +159,7 @@ pub enum LinesAnswer {
 
 /// Whose ledger it is. Two units of fixed layout.
 #[repr(C, align(4096))] // `UNIT`
-pub struct Card {
+pub struct Header {
     magic: AtomicU64,
     /// Bytes of the ledger that follows.
     pub ledger_bytes: AtomicU64,
@@ -231,14 +231,14 @@ pub struct Card {
 // The stored layout: readers in other processes rely on these.
 const _: () = {
     assert!(size_of::<MarkCell>() == 64);
-    assert!(std::mem::offset_of!(Card, cells) == UNIT);
-    assert!(size_of::<Card>() == 2 * UNIT && align_of::<Card>() == UNIT);
+    assert!(std::mem::offset_of!(Header, cells) == UNIT);
+    assert!(size_of::<Header>() == 2 * UNIT && align_of::<Header>() == UNIT);
 };
 
-impl Card {
-    /// The bytes of a card before [`Card::open`].
+impl Header {
+    /// The bytes of a header before [`Header::open`].
     pub const fn zeros() -> Self {
-        Card {
+        Header {
             magic: AtomicU64::new(0),
             ledger_bytes: AtomicU64::new(0),
             pid: AtomicI32::new(0),
@@ -286,14 +286,14 @@ impl Card {
         }
     }
 
-    /// Makes zeros a card that says nothing yet.
+    /// Makes zeros a header that says nothing yet.
     pub fn open(&self) {
         let ledger = size_of::<crate::Ledger>() as u64;
         self.ledger_bytes.store(ledger, Relaxed);
         self.magic.store(MAGIC, Relaxed);
     }
 
-    /// The first eight bytes: a card's, of this version or another, or anything.
+    /// The first eight bytes: a header's, of this version or another, or anything.
     pub fn magic(&self) -> Magic {
         let bytes = self.magic.load(Relaxed).to_le_bytes();
         match &bytes {
@@ -333,7 +333,7 @@ impl Card {
         words
     }
 
-    /// The command line as a part of a line, and not too long: see [`Card::whole_command`]. Allocates.
+    /// The command line as a part of a line, and not too long: see [`Header::whole_command`]. Allocates.
     pub fn command(&self) -> String {
         let text = self.whole_command();
         match text.char_indices().nth(80) {
@@ -493,14 +493,14 @@ impl Card {
     }
 }
 
-/// The meaning of the first eight bytes of a card.
+/// The meaning of the first eight bytes of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
-    /// A card of this layout.
+    /// A header of this layout.
     Known,
-    /// A card of another version.
+    /// A header of another version.
     Version(u8),
-    /// No card.
+    /// No header.
     Other,
 }
 
@@ -521,27 +521,27 @@ mod tests {
 
     #[test]
     fn arguments_come_back_as_far_as_there_is_room() {
-        let card = Card::zeros();
-        card.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());
-        assert_eq!(card.argv(), ["pyhost", "", "a b"]);
+        let header = Header::zeros();
+        header.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());
+        assert_eq!(header.argv(), ["pyhost", "", "a b"]);
         let long = vec![b'x'; 3000];
-        card.set_argv([&b"pyhost"[..], &long, b"last"].into_iter());
-        let words = card.argv();
+        header.set_argv([&b"pyhost"[..], &long, b"last"].into_iter());
+        let words = header.argv();
         assert_eq!(words[0], "pyhost");
         assert_eq!(words[1].len(), 2048 - 8);
     }
 
     #[test]
     fn the_latest_marks_are_kept() {
-        let card = Card::zeros();
+        let header = Header::zeros();
         for number in 1..=100 {
-            card.mark(&format!("phase {number}"), number);
+            header.mark(&format!("phase {number}"), number);
         }
-        assert_eq!(card.marks(), 100);
-        assert_eq!(card.mark_of(36), None);
-        assert_eq!(card.mark_of(37).unwrap().name(), "phase 37");
-        assert_eq!(card.mark_of(100).unwrap().nanoseconds, 100);
-        assert_eq!(card.mark_of(101), None);
-        assert_eq!(card.mark_of(0), None);
+        assert_eq!(header.marks(), 100);
+        assert_eq!(header.mark_of(36), None);
+        assert_eq!(header.mark_of(37).unwrap().name(), "phase 37");
+        assert_eq!(header.mark_of(100).unwrap().nanoseconds, 100);
+        assert_eq!(header.mark_of(101), None);
+        assert_eq!(header.mark_of(0), None);
     }
 }

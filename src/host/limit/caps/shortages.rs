@@ -1,4 +1,4 @@
-//! The shortage of each scope that runs now, see [`super::shortage`].
+//! The shortage of each scope that lasts now, see [`super::admission`].
 
 use crate::ledger::Scope;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

@@ -1,5 +1,5 @@
-//! Shortages: each lasts from the request that first enters a ceiling's reserve until live bytes have fallen
-//! below it again.
+//! Whether a request that does not fit below a ceiling's reserve is admitted. A shortage lasts from the first such request until
+//! live bytes have fallen below the reserve again.
 //!
 //! The reserve is a ladder. A thread is notified of the shortage, by an error, if it has itself grown by a slice since the
 //! last error and live bytes are a sixteenth of the rest higher; a thread that has grown by less is notified if they are half
@@ -38,7 +38,7 @@ use super::external;
 use super::limits;
 use super::python::{Python, Role, Told, python};
 use super::refusal::{self, How, Refusal};
-use super::running::{self, Shortage};
+use super::shortages::{self, Shortage};
 use crate::cpython::frames::CodePlace;
 use crate::heap::{Request, attend_to_caps, bounded_heap};
 use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
@@ -204,7 +204,7 @@ fn reserve(scope: Scope) -> u64 {
 /// The number of the scope's shortage, begun if need be.
 fn begin(scope: Scope) -> u64 {
     let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
-    let (number, is_new) = running::of(scope).begin(hold, reserve(scope) as i64);
+    let (number, is_new) = shortages::of(scope).begin(hold, reserve(scope) as i64);
     if is_new {
         attend_to_caps(true);
     }
@@ -213,13 +213,13 @@ fn begin(scope: Scope) -> u64 {
 
 /// Ends the scope's shortage if live bytes have fallen below the reserve; whether one lasts.
 pub(super) fn look(scope: Scope) -> bool {
-    if running::of(scope).number() == 0 {
+    if shortages::of(scope).number() == 0 {
         return false;
     }
     let margin = slice(reserve(scope));
     let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
     if LEDGER.bound(scope) < hold - margin {
-        running::of(scope).end();
+        shortages::of(scope).end();
         return false;
     }
     true
@@ -324,7 +324,7 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
 /// Keeps the last refusal, and leaves the dossier of a shortage's first.
 fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Python) -> Refusal {
     let refusal = refusal::record(scope, account, asked, how, python.trace);
-    let has_dossier = running::of(scope).has_dossier.swap(true, Relaxed);
+    let has_dossier = shortages::of(scope).has_dossier.swap(true, Relaxed);
     if !has_dossier || (python.loses_errors)() {
         (python.first_refusal)(&refusal);
     }
@@ -359,7 +359,7 @@ impl Case<'_> {
     }
 
     fn shortage(&self) -> &'static Shortage {
-        running::of(self.scope)
+        shortages::of(self.scope)
     }
 
     /// Whether the request is refused for its size. A thread that handles its error, and one that has little beside
@@ -607,7 +607,7 @@ pub fn told(slot: &Slot) -> Told {
     }
     PART.with(|part| {
         let shortage = part.shortage.get();
-        let (Some(scope), Stage::Posted) = (running::scope_of(shortage), part.state.get()) else {
+        let (Some(scope), Stage::Posted) = (shortages::scope_of(shortage), part.state.get()) else {
             return Told::No;
         };
         // The bytes of the reserve have been freed meanwhile.
@@ -635,7 +635,7 @@ pub fn told(slot: &Slot) -> Told {
 /// printed. With the GIL.
 pub fn error_ended() {
     PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
-    running::count_error();
+    shortages::count_error();
 }
 
 /// Whether a new thread would have the memory for its first steps. If not, that counts as a refusal, which ends the
