@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
-#[cfg(not(miri))]
 use std::arch::asm;
 use std::ffi::{c_int, c_long, c_void};
 
