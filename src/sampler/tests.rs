@@ -30,23 +30,41 @@ fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
     move |take| calls.iter().rev().for_each(|call| take(Step::Whole(*call)))
 }
 
+const SECOND: u64 = 1_000_000_000;
+
+impl Samples {
+    /// Adds a block of `bytes` by calls, the innermost first, when the total has as many bytes if that is known.
+    fn note(&mut self, block: Allocation, calls: &[Call<'_>], total: Option<i64>) -> Added {
+        self.add(block, &mut inward(calls), total.map(heights))
+    }
+
+    /// The bytes of each site.
+    fn bytes(&self, view: View) -> Vec<i64> {
+        self.sites()
+            .map(|site| self.sum(site, view).bytes())
+            .collect()
+    }
+}
+
+/// A weight of as many bytes, each of them sampled.
+fn whole(bytes: usize) -> Weight {
+    Weight::new(bytes, bytes, 1)
+}
+
 /// A process that allocates and frees at known sites: its own books are the oracle.
 struct Process {
     samples: Samples,
     chance: Chance,
     left: i64,
     live: HashMap<usize, (usize, usize)>,
-    bytes: [i64; SITES],
-    total: i64,
-    highest: i64,
-    at_peak: [i64; SITES],
-    allocated: [i64; SITES],
-    highest_accounts: [i64; 3],
-    at_account_peak: [i64; SITES],
-    grown: [i64; SITES],
+    /// The bytes of each site, by the number of the view.
+    bytes: [[i64; SITES]; View::ALL.len()],
+    /// The highest live bytes so far of each account, and of the total.
+    highest: [i64; 4],
 }
 
 const SITES: usize = 20;
+const LIVE: usize = View::Live as usize;
 
 fn heights(total: i64) -> Heights {
     let account = total;
@@ -61,44 +79,38 @@ impl Process {
             samples: Samples::new(interval, 9),
             chance,
             live: HashMap::new(),
-            bytes: [0; SITES],
-            total: 0,
-            highest: i64::MIN,
-            at_peak: [0; SITES],
-            allocated: [0; SITES],
-            highest_accounts: [i64::MIN; 3],
-            at_account_peak: [0; SITES],
-            grown: [0; SITES],
+            bytes: [[0; SITES]; View::ALL.len()],
+            highest: [i64::MIN; 4],
         }
     }
 
     /// The live bytes of an account: every third site is of the same one.
     fn of_account(&self, account: usize) -> i64 {
-        self.bytes.iter().skip(account).step_by(3).sum()
+        self.bytes[LIVE].iter().skip(account).step_by(3).sum()
     }
 
-    fn heights(&self, account: usize) -> Heights {
-        Heights {
-            total: self.total,
-            account: self.of_account(account),
-        }
+    fn count(&mut self, site: usize, bytes: i64) {
+        self.bytes[LIVE][site] += bytes;
+        self.bytes[View::Grown as usize][site] += bytes;
     }
 
     fn allocate(&mut self, address: usize, site: usize, size: usize) {
         self.live.insert(address, (site, size));
-        self.bytes[site] += size as i64;
-        self.allocated[site] += size as i64;
-        self.grown[site] += size as i64;
-        self.total += size as i64;
-        if self.total > self.highest {
-            self.highest = self.total;
-            self.at_peak = self.bytes;
-        }
+        self.count(site, size as i64);
+        self.bytes[View::Allocated as usize][site] += size as i64;
         let account = site % 3;
-        if self.of_account(account) > self.highest_accounts[account] {
-            self.highest_accounts[account] = self.of_account(account);
+        let heights = Heights {
+            total: self.bytes[LIVE].iter().sum(),
+            account: self.of_account(account),
+        };
+        if heights.total > self.highest[3] {
+            self.highest[3] = heights.total;
+            self.bytes[View::AtPeak as usize] = self.bytes[LIVE];
+        }
+        if heights.account > self.highest[account] {
+            self.highest[account] = heights.account;
             for site in (account..SITES).step_by(3) {
-                self.at_account_peak[site] = self.bytes[site];
+                self.bytes[View::AtAccountPeak as usize][site] = self.bytes[LIVE][site];
             }
         }
         self.left -= size as i64;
@@ -107,22 +119,16 @@ impl Process {
             self.left = self.chance.distance(interval);
             let function = format!("f{site}");
             let calls = [call("lib.py", &function, 7), call("main.py", "<module>", 3)];
-            let weight = Weight::new(size, size, interval);
-            let heights = Some(self.heights(account));
-            let walk = &mut inward(&calls);
-            self.samples
-                .add(block(address, account as u8, weight), walk, heights);
+            let block = block(address, account as u8, Weight::new(size, size, interval));
+            self.samples.add(block, &mut inward(&calls), Some(heights));
         }
     }
 
     fn free(&mut self, address: usize) {
-        let Some((site, size)) = self.live.remove(&address) else {
-            return;
-        };
-        self.bytes[site] -= size as i64;
-        self.grown[site] -= size as i64;
-        self.total -= size as i64;
-        self.samples.remove(address);
+        if let Some((site, size)) = self.live.remove(&address) {
+            self.count(site, -(size as i64));
+            self.samples.remove(address);
+        }
     }
 
     /// 40,000 steps of a random life, in which sites differ by size and by age.
@@ -130,7 +136,7 @@ impl Process {
         for step in 0..40_000 {
             if step == 25_000 {
                 self.samples.mark();
-                self.grown = [0; SITES];
+                self.bytes[View::Grown as usize] = [0; SITES];
             }
             let site = random.below(SITES);
             let size = (site + 1) * (1 + random.below(200));
@@ -139,22 +145,9 @@ impl Process {
                 self.free(step - random.below(step + 1).min(40 * (site + 1)));
             }
             if step % 10_000 == 9_999 {
-                (0..step).filter(|_| true).for_each(|old| {
-                    if old % 4 > 0 {
-                        self.free(old)
-                    }
-                });
+                let old = (0..step).filter(|old| old % 4 > 0);
+                old.for_each(|old| self.free(old));
             }
-        }
-    }
-
-    fn true_bytes(&self, view: View) -> &[i64; SITES] {
-        match view {
-            View::Live => &self.bytes,
-            View::AtPeak => &self.at_peak,
-            View::AtAccountPeak => &self.at_account_peak,
-            View::Allocated => &self.allocated,
-            View::Grown => &self.grown,
         }
     }
 
@@ -177,11 +170,8 @@ fn with_every_allocation_a_sample_all_views_are_exact() {
     process.live(&mut Random(5));
     for view in View::ALL {
         let sums = process.sampled(view);
-        assert_eq!(
-            sums.map(|sum| sum.bytes()),
-            *process.true_bytes(view),
-            "{view:?}"
-        );
+        let bytes = sums.map(|sum| sum.bytes());
+        assert_eq!(bytes, process.bytes[view as usize], "{view:?}");
         assert!(sums.iter().all(|sum| sum.error_bytes(1) == 0));
     }
 }
@@ -194,30 +184,26 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
         for seed in 1..=if cfg!(miri) { 1 } else { 60 } {
             let mut process = Process::new(interval, seed);
             process.live(&mut Random(seed));
-            for (place, view) in View::ALL.into_iter().enumerate() {
-                for (estimate, truth_of_site) in
-                    process.sampled(view).iter().zip(process.true_bytes(view))
-                {
+            for view in View::ALL {
+                let truths = process.bytes[view as usize].into_iter();
+                for (estimate, true_bytes) in process.sampled(view).iter().zip(truths) {
                     let error = estimate.error_bytes(interval);
                     cases += 1;
-                    within += i32::from((estimate.bytes() - truth_of_site).abs() <= error);
-                    sum[place] += estimate.bytes();
-                    truth[place] += truth_of_site;
+                    within += i32::from((estimate.bytes() - true_bytes).abs() <= error);
+                    sum[view as usize] += estimate.bytes();
+                    truth[view as usize] += true_bytes;
                 }
             }
         }
-        assert!(
-            within >= cases * 95 / 100,
-            "{interval}: {within} of {cases}"
-        );
-        if !cfg!(miri) {
-            for place in 0..View::ALL.len() {
-                // Growth may be about 0: then what is live is the measure. A moment that is the highest of all samples'
-                // has half an interval too much in the mean, of each account.
-                let most = truth[place].max(truth[2]) / 20 + 60 * 3 * interval as i64;
-                let off = sum[place] - truth[place];
-                assert!(off.abs() < most, "{interval} {:?}: {off}", View::ALL[place]);
-            }
+        let enough = cases * 95 / 100;
+        assert!(within >= enough, "{interval}: {within} of {cases}");
+        for view in View::ALL.into_iter().filter(|_| !cfg!(miri)) {
+            // Growth may be about 0: then what is live is the measure. A moment that is the highest of all samples'
+            // has half an interval too much in the mean, of each account.
+            let least = truth[view as usize].max(truth[LIVE]);
+            let most = least / 20 + 60 * 3 * interval as i64;
+            let off = sum[view as usize] - truth[view as usize];
+            assert!(off.abs() < most, "{interval} {view:?}: {off}");
         }
     }
 }
@@ -228,25 +214,19 @@ fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
     let deep: Vec<Call<'_>> = (1..=500)
         .map(|line| call("deep.py", "again", line))
         .collect();
-    let weight = Weight::new(10, 10, 1);
     for address in 0..100 {
-        let sample = block(address, 0, weight);
-        samples.add(sample, &mut inward(&deep[address % 2..]), None);
-        samples.add(block(1000 + address, 1, weight), &mut inward(&[]), None);
+        samples.note(block(address, 0, whole(10)), &deep[address % 2..], None);
+        samples.note(block(1000 + address, 1, whole(10)), &[], None);
     }
     let sites: Vec<Site> = samples.sites().collect();
-    assert_eq!(sites.len(), 3);
-    let lines = |site| {
-        samples
-            .calls(site)
-            .map(|call| call.line)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(lines(sites[0]), (1..=500).collect::<Vec<_>>());
-    assert_eq!(lines(sites[1]), []);
-    assert_eq!(lines(sites[2]), (2..=500).collect::<Vec<_>>());
+    let lines = sites.iter().map(|site| {
+        let lines = samples.calls(*site).map(|call| call.line);
+        lines.collect::<Vec<_>>()
+    });
+    let expected = [(1..=500).collect(), vec![], (2..=500).collect()];
+    assert_eq!(lines.collect::<Vec<_>>(), expected);
     assert_eq!(samples.sum(sites[1], View::Live).blocks(), 100);
-    assert_eq!(samples.sum(sites[2], View::Live).bytes(), 500);
+    assert_eq!(samples.bytes(View::Live), [500, 1000, 500]);
 }
 
 #[test]
@@ -254,37 +234,20 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
-        samples.add(
-            block(address, 0, Weight::new(bytes, bytes, 1)),
-            &mut inward(&at),
-            Some(heights(total)),
-        );
+        samples.note(block(address, 0, whole(bytes)), &at, Some(total));
     };
     add(&mut samples, 1, 100, 100);
     add(&mut samples, 2, 50, 150);
     samples.remove(1);
     add(&mut samples, 3, 70, 120);
-    let at_peak = |samples: &Samples| {
-        let sites: Vec<Site> = samples.sites().collect();
-        sites
-            .iter()
-            .map(|&site| samples.sum(site, View::AtPeak).bytes())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(at_peak(&samples), [100, 50, 0]);
+    assert_eq!(samples.bytes(View::AtPeak), [100, 50, 0]);
     samples.restart_peaks(|_| Some(heights(120)));
-    assert_eq!(at_peak(&samples), [0, 50, 70]);
+    assert_eq!(samples.bytes(View::AtPeak), [0, 50, 70]);
     samples.remove(2);
-    assert_eq!(at_peak(&samples), [0, 50, 70]);
+    assert_eq!(samples.bytes(View::AtPeak), [0, 50, 70]);
     samples.end(0);
     samples.remove(3);
-    assert_eq!(
-        samples
-            .sites()
-            .map(|site| samples.sum(site, View::Live).bytes())
-            .sum::<i64>(),
-        70
-    );
+    assert_eq!(samples.bytes(View::Live), [0, 0, 70]);
 }
 
 /// Memory that nobody else reads.
@@ -309,15 +272,12 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     for line in 0..5000 {
         let function = format!("function_{line}");
         let calls = [call("deep.py", &function, line), call("a.py", "main", 1)];
-        let weight = Weight::new(8, 8, 300);
-        let address = 1_000_000 + line as usize;
-        let walk = &mut inward(&calls);
         let allocation = Allocation {
             thread: [u8::MAX, 0][line as usize % 2],
-            moment: u64::from(line) * 1_000_000_000,
-            ..block(address, 1, weight)
+            moment: u64::from(line) * SECOND,
+            ..block(1_000_000 + line as usize, 1, Weight::new(8, 8, 300))
         };
-        process.samples.add(allocation, walk, None);
+        process.samples.note(allocation, &calls, None);
     }
     let words = published_words(&process.samples);
     assert!(published::is_whole(&words, &words));
@@ -369,33 +329,14 @@ fn no_words_make_the_reader_panic_or_go_on_for_ever() {
 }
 
 #[test]
-fn an_address_that_comes_again_replaces_the_block_whose_end_was_not_seen() {
-    let mut samples = Samples::new(1, 9);
-    for line in 1..=2 {
-        samples.add(
-            block(64, 0, Weight::new(8, 8, 1)),
-            &mut inward(&[call("a.py", "f", line)]),
-            None,
-        );
-    }
-    let live = samples
-        .sites()
-        .map(|site| samples.sum(site, View::Live).bytes());
-    assert_eq!(live.collect::<Vec<_>>(), [0, 8]);
-    assert!(samples.remove(64) && !samples.remove(64));
-}
-
-#[test]
 fn distances_have_the_mean_that_is_asked_for() {
     let mut chance = Chance::new(3);
     for interval in [2, 1000, 1 << 20] {
         let sum: i64 = (0..20_000).map(|_| chance.distance(interval)).sum();
         // Each is cut to a whole number, half a byte less in the mean.
         let mean = sum as f64 / 20_000.0 + 0.5;
-        assert!(
-            (mean / interval as f64 - 1.0).abs() < 0.05,
-            "{interval}: {mean}"
-        );
+        let off = mean / interval as f64 - 1.0;
+        assert!(off.abs() < 0.05, "{interval}: {mean}");
     }
     assert_eq!(chance.distance(1), 0);
 }
@@ -410,9 +351,9 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
             let address = 1000 * (1 + usize::from(thread)) + address;
             let allocation = Allocation {
                 thread,
-                ..block(address, 0, Weight::new(10, 10, 1))
+                ..block(address, 0, whole(10))
             };
-            samples.add(allocation, &mut inward(&calls), None);
+            samples.note(allocation, &calls, None);
         }
     };
     for number in 0..1000 {
@@ -420,10 +361,7 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
         add(Thread::Named("worker 0"));
     }
     [Thread::Main, Thread::Unnamed].into_iter().for_each(add);
-    let threads: Vec<Thread<'_>> = samples
-        .sites()
-        .map(|site| samples.thread_of(site))
-        .collect();
+    let threads: Vec<_> = samples.sites().map(|it| samples.thread_of(it)).collect();
     assert_eq!(threads.len(), THREAD_NAMES + 3);
     for (number, thread) in threads.iter().take(THREAD_NAMES).enumerate() {
         assert_eq!(*thread, Thread::Named(&format!("worker {number}")));
@@ -437,15 +375,14 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
 
 #[test]
 fn the_age_is_the_mean_of_the_live_bytes() {
-    const SECOND: u64 = 1_000_000_000;
     let mut samples = Samples::new(1, 9);
     samples.begin_at(5 * SECOND);
     let mut add = |address, bytes, moment| {
         let allocation = Allocation {
             moment,
-            ..block(address, 0, Weight::new(bytes, bytes, 1))
+            ..block(address, 0, whole(bytes))
         };
-        samples.add(allocation, &mut inward(&[]), None);
+        samples.note(allocation, &[], None);
     };
     add(1, 300, 5 * SECOND);
     add(2, 100, 9 * SECOND);
@@ -465,7 +402,7 @@ fn the_age_is_the_mean_of_the_live_bytes() {
 
 #[test]
 fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
-    const HOUR: u64 = 3600 * 1_000_000_000;
+    const HOUR: u64 = 3600 * SECOND;
     let mut samples = Samples::new(1000, 9);
     let mut random = Random(3);
     let mut add = |samples: &mut Samples, address, moment| {
@@ -474,7 +411,7 @@ fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
             moment,
             ..block(address, 0, Weight::new(size, size.min(5000), 1000))
         };
-        samples.add(allocation, &mut inward(&[]), None);
+        samples.note(allocation, &[], None);
     };
     // Births end after 497 days, which is no moment that wraps.
     add(&mut samples, 1, 1000 * HOUR);
@@ -517,53 +454,50 @@ fn a_native_call_is_known_by_its_library_and_offset_and_named_once() {
         (5, b"/b.so\0", (1 << 40) + 3),
     ] {
         let calls = [in_library(file, offset), call("a.py", "f", 64)];
-        let weight = Weight::new(8, 8, 1);
-        samples.add(block(address, 0, weight), &mut inward(&calls), None);
+        samples.note(block(address, 0, whole(8)), &calls, None);
     }
     assert_eq!(names.get(), 4, "once for each place");
     let read = published::read(&published_words(&samples)).unwrap();
-    let innermost = |samples: &Samples| {
-        let sites = samples.sites().map(|site| {
+    for samples in [&samples, &read] {
+        let innermost = samples.sites().map(|site| {
             let calls: Vec<_> = samples.calls(site).collect();
             assert_eq!((calls[1].file, calls[1].line), ("a.py", 64));
             assert_eq!((calls[0].function, calls[0].line), ("grow", 0));
             let native = calls[0].native.unwrap();
-            let file = calls[0].file.to_owned();
-            (file, native.build_id.to_owned(), native.offset)
+            (calls[0].file, native.build_id, native.offset)
         });
-        sites.collect::<Vec<_>>()
-    };
-    let expected = [
-        ("/a.so", "0aff", 64),
-        ("/a.so", "0aff", 68),
-        ("/a.so", "0bff", 64),
-        ("/b.so", "", (1 << 40) + 3),
-    ];
-    let expected = expected.map(|(file, id, offset)| (file.to_owned(), id.to_owned(), offset));
-    assert_eq!(innermost(&samples), expected);
-    assert_eq!(innermost(&read), expected);
+        let expected = [
+            ("/a.so", "0aff", 64),
+            ("/a.so", "0aff", 68),
+            ("/a.so", "0bff", 64),
+            ("/b.so", "", (1 << 40) + 3),
+        ];
+        assert_eq!(innermost.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]
 fn after_the_end_nothing_changes_and_a_block_in_anothers_place_is_known() {
     let mut samples = Samples::new(1, 9);
-    let calls = [call("a.py", "f", 1)];
-    let add = |samples: &mut Samples, address, size| {
-        let weight = Weight::new(size, size, 1);
-        samples.add(block(address, 0, weight), &mut inward(&calls), None)
+    let add = |samples: &mut Samples, address, size, line| {
+        samples.note(
+            block(address, 0, whole(size)),
+            &[call("a.py", "f", line)],
+            None,
+        )
     };
-    assert_eq!(add(&mut samples, 16, 100), Added::New);
-    assert_eq!(add(&mut samples, 16, 40), Added::Replaced);
-    assert!(samples.remove(16));
-    assert_eq!(add(&mut samples, 16, 30), Added::New);
+    assert_eq!(add(&mut samples, 16, 100, 1), Added::New);
+    assert_eq!(add(&mut samples, 16, 40, 2), Added::Replaced);
+    assert_eq!(samples.bytes(View::Live), [0, 40]);
+    assert!(samples.remove(16) && !samples.remove(16));
+    assert_eq!(add(&mut samples, 16, 30, 2), Added::New);
     samples.end(0);
     samples.restart_peaks(|_| None);
     samples.mark();
     samples.count_dropped();
-    assert_eq!(add(&mut samples, 32, 10), Added::Not);
-    let site = samples.sites().next().unwrap();
-    let bytes = |view| samples.sum(site, view).bytes();
-    assert_eq!((bytes(View::AtPeak), bytes(View::Live)), (100, 30));
+    assert_eq!(add(&mut samples, 32, 10, 1), Added::Not);
+    assert_eq!(samples.bytes(View::AtPeak), [100, 0]);
+    assert_eq!(samples.bytes(View::Live), [0, 30]);
     assert!(samples.views().all(|view| view != View::Grown));
     assert_eq!(samples.counts(), (3, 0));
 }
@@ -582,9 +516,7 @@ fn draws_that_were_stirred_differ_and_repeat_themselves() {
 #[test]
 fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
     let mut samples = Samples::new(1, 9);
-    let calls = [call("a.py", "f", 1)];
-    let weight = |size| Weight::new(size, size, 1);
-    samples.add(block(16, 0, weight(100)), &mut inward(&calls), None);
+    samples.note(block(16, 0, whole(100)), &[call("a.py", "f", 1)], None);
     let site = samples.sites().next().unwrap();
     let sums = |samples: &Samples| {
         [View::Live, View::Allocated].map(|view| {
@@ -597,7 +529,7 @@ fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
     let added = samples.put_back(16, taken, 1.0, Weight::NONE);
     assert_eq!((added, sums(&samples)), (Added::New, [(100, 1), (100, 1)]));
     let taken = samples.take_out(16).unwrap();
-    samples.put_back(64, taken, 1.0, weight(30).without_block());
+    samples.put_back(64, taken, 1.0, whole(30).without_block());
     assert_eq!(sums(&samples), [(130, 1), (130, 1)]);
     let taken = samples.take_out(64).unwrap();
     samples.put_back(64, taken, 0.5, Weight::NONE);
@@ -626,8 +558,7 @@ fn the_types_of_a_site_sum_its_live_objects_by_name() {
     let mut expected: HashMap<(u8, &str), i64> = HashMap::new();
     for address in 1..500 {
         let (account, size) = ((address % 4) as u8, 10 * (1 + address % 7));
-        let weight = Weight::new(size, size, 1);
-        samples.add(block(address, account, weight), &mut inward(&[]), None);
+        samples.note(block(address, account, whole(size)), &[], None);
         if address % 5 == 0 {
             samples.remove(address);
         } else if account == 1 {
@@ -646,30 +577,28 @@ fn the_types_of_a_site_sum_its_live_objects_by_name() {
     }
     assert_eq!(found, expected);
     samples.forget_types();
-    assert!(
-        samples
-            .sites()
-            .all(|site| samples.types(site).next().is_none())
-    );
+    let with_types = |samples: &Samples| {
+        let sites = samples.sites();
+        sites
+            .filter(|it| samples.types(*it).next().is_some())
+            .count()
+    };
+    assert_eq!(with_types(&samples), 0);
     // Those of the end stay, and are never looked at after it.
     samples.look_at_types(1, &mut Odd);
     samples.end(0);
     samples.forget_types();
     samples.look_at_types(2, &mut Odd);
-    let with_types = samples
-        .sites()
-        .filter(|site| samples.types(*site).next().is_some());
-    assert_eq!(with_types.count(), 1);
+    assert_eq!(with_types(&samples), 1);
 }
 
 #[test]
 fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() {
     let mut samples = Samples::new(1, 9);
-    let weight = Weight::new(100, 100, 1);
     let (mut random, mut address) = (Random(5), 0);
     let mut add = |samples: &mut Samples, calls: &[Call<'_>], account| {
         address += 16;
-        let added = samples.add(block(address, account, weight), &mut inward(calls), None);
+        let added = samples.note(block(address, account, whole(100)), calls, None);
         assert_eq!(added, Added::New);
     };
     // Deep recursion with branches: a stack of its own for every sample.
@@ -701,13 +630,9 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
     let has_others =
         |site: &Site| site.account == 1 && samples.calls(*site).all(|call| is_others(&call));
     assert_eq!(samples.sites().filter(has_others).count(), 1);
-    let bytes = |samples: &Samples| samples.addresses().map(|table| table.len()).sum::<usize>();
-    let live = samples.live.addresses().len();
-    assert!(
-        bytes(&samples) - live < 300 << 20,
-        "{}",
-        bytes(&samples) - live
-    );
+    let tables: usize = samples.addresses().map(|table| table.len()).sum();
+    let others = tables - samples.live.addresses().len();
+    assert!(others < 300 << 20, "{others}");
     assert!(samples.publish_by(anonymous));
     let words = published_words(&samples);
     assert!(words.len() * 8 < 160 << 20, "{}", words.len());
@@ -735,18 +660,16 @@ fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<Ato
 
 #[test]
 fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
-    const SECOND: u64 = 1_000_000_000;
     let mut samples = Samples::new(1, 9);
     assert!(samples.publish_by(scarce));
     let mut line = 0;
     let mut add = |samples: &mut Samples, moment: u64| {
         line += 1;
-        let weight = Weight::new(10, 10, 1);
         let block = Allocation {
             moment,
-            ..block(line, 1, weight)
+            ..block(line, 1, whole(10))
         };
-        samples.add(block, &mut inward(&[call("a.py", "f", line as u32)]), None);
+        samples.note(block, &[call("a.py", "f", line as u32)], None);
     };
     HAS_ROOM.store(false, Relaxed);
     while samples.published.is_some() {
@@ -760,8 +683,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
     add(&mut samples, 3 * SECOND);
     let read = published::read(&published_words(&samples)).unwrap();
     assert_eq!(read.counts(), (at_refusal + 2, 0));
-    let bytes = |site| read.sum(site, View::Live).bytes();
-    assert_eq!(read.sites().map(bytes).sum::<i64>(), 10 * sites_of(&read));
+    assert!(read.bytes(View::Live).iter().all(|&bytes| bytes == 10));
     // Refused for long, it is asked for about once a minute, and at the end at once.
     HAS_ROOM.store(false, Relaxed);
     while samples.published.is_some() {
@@ -787,11 +709,6 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
     assert!(samples.published.is_some());
 }
 
-/// How many sites there are.
-fn sites_of(samples: &Samples) -> i64 {
-    samples.sites().count() as i64
-}
-
 #[test]
 fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
     let begun = |generation, moment, count: usize| {
@@ -800,8 +717,7 @@ fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
         samples.begin_at(moment);
         samples.publish_by(anonymous);
         for address in 0..count {
-            let weight = Weight::new(10, 10, 100);
-            samples.add(block(address, 1, weight), &mut inward(&[]), None);
+            samples.note(block(address, 1, Weight::new(10, 10, 100)), &[], None);
         }
         published::read(&published_words(&samples)).unwrap()
     };
