@@ -47,20 +47,6 @@ struct Line {
 }
 
 impl Line {
-    /// An empty line.
-    fn new() -> Self {
-        Line {
-            bytes: [0; 2048],
-            length: 0,
-        }
-    }
-
-    /// The text so far.
-    #[cfg(test)]
-    fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
     /// Adds bytes, with `?` for what would end the line.
     fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -87,15 +73,9 @@ pub fn start(path: &Path, fresh: bool) {
         Some(mut path) => output::look(&mut path).and_then(|target| open(path, target, fresh)),
     };
     match opened {
-        Ok(opened) => {
-            STATE
-                .descriptor
-                .store(opened.file.map_or(-1, Fd::leak), Relaxed);
-            let _ = STATE.log.set(Log {
-                path: opened.path,
-                is_stream: opened.is_stream,
-                is_created: opened.is_created,
-            });
+        Ok((log, file)) => {
+            STATE.descriptor.store(file.map_or(-1, Fd::leak), Relaxed);
+            let _ = STATE.log.set(log);
         }
         Err(refusal) => notice(format_args!(
             "--fail log: '{}' {refusal}; the script runs without it",
@@ -104,14 +84,7 @@ pub fn start(path: &Path, fresh: bool) {
     }
 }
 
-struct Opened {
-    path: PathBuffer,
-    file: Option<Fd>,
-    is_stream: bool,
-    is_created: bool,
-}
-
-fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, OutputError> {
+fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<(Log, Option<Fd>), OutputError> {
     let is_stream = target == Target::Stream;
     let opened = match target {
         // A FIFO is opened once somebody reads it.
@@ -128,12 +101,12 @@ fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<Opened, OutputE
         Err(Errno(libc::ENXIO)) if is_stream => None,
         Err(error) => return Err(OutputError::System(error)),
     };
-    Ok(Opened {
+    let log = Log {
         path,
-        file,
         is_stream,
         is_created: target == Target::New,
-    })
+    };
+    Ok((log, file))
 }
 
 /// Writes a line, whole or not at all; the first one that cannot be written is reported on standard error.
@@ -203,7 +176,10 @@ pub fn write_failure(number: u64, account: Account, size: usize) {
         return;
     };
     let _errno = KeptErrno::new();
-    let mut line = Line::new();
+    let mut line = Line {
+        bytes: [0; 2048],
+        length: 0,
+    };
     let _ = write!(
         line,
         "{} {number} {} {size} ",

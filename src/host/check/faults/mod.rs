@@ -81,28 +81,11 @@ pub fn enable() {
     }
 }
 
-/// The requests that a rule of the command line counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleFigures {
-    /// The rule, as it is written.
-    pub text: &'static str,
-    /// Requests that it counted.
-    pub requests: u64,
-    /// Requests that it let fail.
-    pub injected: u64,
-}
-
-/// The requests that each rule of the command line counted; None without `--fail`. Also from a signal handler.
-pub fn figures() -> Option<impl Iterator<Item = RuleFigures>> {
-    let texts = STATE.texts.get()?;
-    Some(texts.iter().enumerate().map(|(index, text)| {
-        let (requests, injected) = rules::seen(index);
-        RuleFigures {
-            text,
-            requests,
-            injected,
-        }
-    }))
+/// Each rule of the command line as it is written, the requests that it counted, and how many it let fail; None without
+/// `--fail`. Also from a signal handler.
+pub fn figures() -> Option<impl Iterator<Item = (&'static str, (u64, u64))>> {
+    let texts = STATE.texts.get()?.iter().enumerate();
+    Some(texts.map(|(index, text)| (text.as_str(), rules::seen(index))))
 }
 
 /// Whether the request of `size` bytes of `account` shall fail; counts and logs the failure if so.

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
-/// Rules of the command line and of the script together.
+/// Rules of the command line and of the script together: a bit each.
 const RULES: usize = 32;
 
 const ALL: u8 = 0;
@@ -33,17 +33,7 @@ struct Rule {
 pyhost_os::state! {
     /// The rules of `--fail`, of which any thread may count one.
     static STATE: FaultRules {
-        table: [Rule; RULES] = [const {
-            Rule {
-                accounts: AtomicU8::new(0),
-                choice: AtomicU8::new(0),
-                least_size: AtomicU64::new(0),
-                number: AtomicU64::new(0),
-                seed: AtomicU64::new(0),
-                requests: AtomicU64::new(0),
-                injected: AtomicU64::new(0),
-            }
-        }; RULES],
+        table: [Rule; RULES] = [const { Rule::new() }; RULES],
         /// A bit for each rule whose place is taken.
         taken: AtomicU32 = AtomicU32::new(0),
         /// A bit for each rule that counts.
@@ -65,42 +55,20 @@ pub fn is_enabled() -> bool {
 
 /// Puts `spec` into a free place; `None` if no place is free.
 fn lay(spec: &Spec) -> Option<usize> {
-    let (choice, number, seed) = match spec.choice() {
-        Choice::All | Choice::Nothing => (ALL, 0, 0),
-        Choice::Nth(number) => (NTH, number, 0),
-        Choice::Every(number) => (EVERY, number, 0),
-        // A float of 1.0 times 2^64 saturates: each draw but one is below it.
-        Choice::Chance(chance, seed) => (CHANCE, (chance * 2f64.powi(64)) as u64, seed),
-    };
-    let mut taken = STATE.taken.load(Relaxed);
-    let index = loop {
-        let index = (!taken).trailing_zeros() as usize;
-        if index >= RULES {
-            return None;
-        }
-        match STATE
-            .taken
-            .compare_exchange_weak(taken, taken | 1 << index, AcqRel, Relaxed)
-        {
-            Ok(_) => break index,
-            Err(now) => taken = now,
-        }
-    };
-    let rule = &STATE.table[index];
-    rule.accounts.store(spec.account_bits(), Relaxed);
-    rule.choice.store(choice, Relaxed);
-    rule.least_size.store(spec.least_size(), Relaxed);
-    rule.number.store(number, Relaxed);
-    rule.seed.store(seed, Relaxed);
-    rule.requests.store(0, Relaxed);
-    rule.injected.store(0, Relaxed);
+    let with_lowest_free = |taken: u32| Some(taken | taken.checked_add(1)?);
+    let taken = STATE
+        .taken
+        .fetch_update(AcqRel, Relaxed, with_lowest_free)
+        .ok()?;
+    let index = taken.trailing_ones() as usize;
+    STATE.table[index].set(spec);
     Some(index)
 }
 
 /// Adds a rule of the command line, to hold from [`enable`] on. Their places are 0, 1, ...
 pub(super) fn add(spec: &Spec) {
     if let Some(index) = lay(spec) {
-        let of = match spec.is_when_open() {
+        let of = match spec.when_open {
             true => &STATE.when_open,
             false => &STATE.active,
         };
@@ -140,14 +108,12 @@ pub(super) fn seen(index: usize) -> (u64, u64) {
 
 /// An open `pyhost.fail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
-    index: Option<usize>,
-}
+pub struct Handle(Option<usize>);
 
 impl Handle {
     /// Requests and injected failures of its rule so far; (0, 0) if it has none.
     pub fn seen(self) -> (u64, u64) {
-        self.index.map_or((0, 0), seen)
+        self.0.map_or((0, 0), seen)
     }
 }
 
@@ -166,12 +132,12 @@ pub fn open(spec: Option<&Spec>) -> Option<Handle> {
     if let Some(index) = index {
         STATE.active.fetch_or(1 << index, Release);
     }
-    Some(Handle { index })
+    Some(Handle(index))
 }
 
 /// Closes what [`open`] opened, once; the requests and the injected failures of its rule.
 pub fn close(handle: Handle) -> (u64, u64) {
-    if let Some(index) = handle.index {
+    if let Some(index) = handle.0 {
         STATE.active.fetch_and(!(1 << index), AcqRel);
     }
     if STATE.open.fetch_sub(1, AcqRel) == 1 {
@@ -180,7 +146,7 @@ pub fn close(handle: Handle) -> (u64, u64) {
             .fetch_and(!STATE.when_open.load(Relaxed), AcqRel);
     }
     let seen = handle.seen();
-    if let Some(index) = handle.index {
+    if let Some(index) = handle.0 {
         STATE.taken.fetch_and(!(1 << index), Release);
     }
     seen
@@ -198,6 +164,36 @@ fn draw(seed: u64, count: u64) -> u64 {
 }
 
 impl Rule {
+    const fn new() -> Self {
+        Rule {
+            accounts: AtomicU8::new(0),
+            choice: AtomicU8::new(0),
+            least_size: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+            seed: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+        }
+    }
+
+    /// Becomes the rule of `spec`, which has seen nothing yet.
+    fn set(&self, spec: &Spec) {
+        let (choice, number, seed) = match spec.choice {
+            Choice::All | Choice::Nothing => (ALL, 0, 0),
+            Choice::Nth(number) => (NTH, number, 0),
+            Choice::Every(number) => (EVERY, number, 0),
+            // A float of 1.0 times 2^64 saturates: each draw but one is below it.
+            Choice::Chance(chance, seed) => (CHANCE, (chance * 2f64.powi(64)) as u64, seed),
+        };
+        self.accounts.store(spec.accounts, Relaxed);
+        self.choice.store(choice, Relaxed);
+        self.least_size.store(spec.least_size(), Relaxed);
+        self.number.store(number, Relaxed);
+        self.seed.store(seed, Relaxed);
+        self.requests.store(0, Relaxed);
+        self.injected.store(0, Relaxed);
+    }
+
     /// Counts a request; its number if it fails.
     fn decide(&self, account: Account, size: u64) -> Option<u64> {
         if self.accounts.load(Relaxed) & (1 << account as usize) == 0
@@ -249,26 +245,9 @@ pub fn fails(account: Account, size: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn rule(text: &str) -> Rule {
-        let spec: Spec = text.parse().unwrap();
-        let index = lay(&spec).unwrap();
-        let laid = &STATE.table[index];
-        let copy = |from: &AtomicU64| AtomicU64::new(from.load(Relaxed));
-        let rule = Rule {
-            accounts: AtomicU8::new(laid.accounts.load(Relaxed)),
-            choice: AtomicU8::new(laid.choice.load(Relaxed)),
-            least_size: copy(&laid.least_size),
-            number: copy(&laid.number),
-            seed: copy(&laid.seed),
-            requests: AtomicU64::new(0),
-            injected: AtomicU64::new(0),
-        };
-        STATE.taken.fetch_and(!(1 << index), Release);
-        rule
-    }
-
     fn failing(text: &str, requests: u64) -> Vec<u64> {
-        let rule = rule(text);
+        let rule = Rule::new();
+        rule.set(&text.parse().unwrap());
         let decide = |_| rule.decide(Account::Obj, 100);
         (0..requests).filter_map(decide).collect()
     }

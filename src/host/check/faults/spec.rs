@@ -24,12 +24,12 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     /// A bit for each account whose requests it counts.
-    accounts: u8,
+    pub(super) accounts: u8,
     /// Requests of this size and below are not counted.
     above: Option<u64>,
-    choice: Choice,
+    pub(super) choice: Choice,
     /// It counts only while `pyhost.fail` is open.
-    when_open: bool,
+    pub(super) when_open: bool,
 }
 
 /// The accounts that a rule may name, which those of a report are.
@@ -58,16 +58,12 @@ fn number(text: &str) -> Result<u64, Expected> {
     }
 }
 
-fn account_bit(name: &str) -> Option<u8> {
-    let mut all = REPORTED.iter();
-    all.find(|account| account.name() == name)
-        .map(|&account| 1 << account as usize)
-}
-
 /// The accounts of `a+b`; None if one is unknown.
 fn accounts(text: &str) -> Option<u8> {
-    text.split('+')
-        .try_fold(0, |bits, name| Some(bits | account_bit(name)?))
+    text.split('+').try_fold(0, |bits, name| {
+        let account = REPORTED.iter().find(|account| account.name() == name)?;
+        Some(bits | 1 << *account as usize)
+    })
 }
 
 fn once<T>(place: &mut Option<T>, value: T, twice: Expected) -> Result<(), Expected> {
@@ -160,11 +156,6 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
-    /// A bit for each account.
-    pub(super) fn account_bits(&self) -> u8 {
-        self.accounts
-    }
-
     /// Whether requests of `account` are counted.
     pub fn counts(&self, account: Account) -> bool {
         self.accounts & (1 << account as usize) != 0
@@ -178,16 +169,6 @@ impl Spec {
     /// The least size that is counted.
     pub(super) fn least_size(&self) -> u64 {
         self.above.map_or(0, |above| above.saturating_add(1))
-    }
-
-    /// Which of the counted requests fail.
-    pub fn choice(&self) -> Choice {
-        self.choice
-    }
-
-    /// Whether it counts only while `pyhost.fail` is open.
-    pub(super) fn is_when_open(&self) -> bool {
-        self.when_open
     }
 
     /// Whether it says which requests fail.

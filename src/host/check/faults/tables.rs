@@ -21,29 +21,23 @@ pyhost_os::state! {
     }
 }
 
-/// The table beneath; installed before the wrapper is.
-fn beneath<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
-    STATE.domains[A].get()
+/// Calls a function of the table beneath, which is installed before the wrapper is; null if the request is to fail.
+macro_rules! ask {
+    ($account:ident, $size:expr, $table:expr, $function:ident($($argument:expr),*)) => {
+        match $table.get().and_then(|table| table.$function) {
+            Some(function) if !fails_of::<$account>($size) => function($($argument),*),
+            _ => null_mut(),
+        }
+    };
 }
 
 extern "C" fn malloc<const A: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
-    if fails_of::<A>(size) {
-        return null_mut();
-    }
-    match beneath::<A>().and_then(|table| table.malloc) {
-        Some(function) => function(ctx, size),
-        None => null_mut(),
-    }
+    ask!(A, size, STATE.domains[A], malloc(ctx, size))
 }
 
 extern "C" fn calloc<const A: usize>(ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    if fails_of::<A>(count.saturating_mul(size)) {
-        return null_mut();
-    }
-    match beneath::<A>().and_then(|table| table.calloc) {
-        Some(function) => function(ctx, count, size),
-        None => null_mut(),
-    }
+    let bytes = count.saturating_mul(size);
+    ask!(A, bytes, STATE.domains[A], calloc(ctx, count, size))
 }
 
 extern "C" fn realloc<const A: usize>(
@@ -51,13 +45,7 @@ extern "C" fn realloc<const A: usize>(
     pointer: *mut c_void,
     size: usize,
 ) -> *mut c_void {
-    if fails_of::<A>(size) {
-        return null_mut();
-    }
-    match beneath::<A>().and_then(|table| table.realloc) {
-        Some(function) => function(ctx, pointer, size),
-        None => null_mut(),
-    }
+    ask!(A, size, STATE.domains[A], realloc(ctx, pointer, size))
 }
 
 fn wrap<const A: usize>(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
@@ -85,13 +73,7 @@ pub fn over(domain: PyMemAllocatorDomain, table: PyMemAllocatorEx) -> PyMemAlloc
 }
 
 extern "C" fn arena_alloc(ctx: *mut c_void, size: usize) -> *mut c_void {
-    if fails_of::<ARENA>(size) {
-        return null_mut();
-    }
-    match STATE.arenas.get().and_then(|table| table.alloc) {
-        Some(function) => function(ctx, size),
-        None => null_mut(),
-    }
+    ask!(ARENA, size, STATE.arenas, alloc(ctx, size))
 }
 
 /// The arena allocator that asks first. Once.

@@ -32,7 +32,7 @@ pub use pyhost_record::json::Json;
 pub use sizes::{describe as describe_histogram, describe_classes};
 pub use text::{closing_line, table};
 
-use crate::check::faults::{self, RuleFigures};
+use crate::check::faults;
 use crate::check::leaks::Findings;
 use crate::descriptor::format_into;
 use crate::heap::big_blocks::{self, BigBlocks};
@@ -183,7 +183,13 @@ impl Report<'_> {
         sink.flag("debug_hooks", facts.debug_hooks);
         sink.object("numpy", self.numpy.as_ref(), describe_numpy);
         sink.object("region", self.region.as_ref(), region::describe);
-        sink.object("faults", faults::figures(), describe_faults);
+        sink.object("faults", faults::figures(), |rules, sink| {
+            sink.list("rules", rules, |(rule, (requests, injected)), sink| {
+                sink.text("rule", rule);
+                sink.int("requests", requests as i64);
+                sink.int("injected", injected as i64);
+            });
+        });
         sink.object("guards", self.guards.as_ref(), guards::describe);
         sink.object("leaks", self.leaks, leaks::describe);
         let is_active = |account| facts.is_active(account);
@@ -271,15 +277,6 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
         sink.known("limit_bytes", pool.limit_bytes);
     });
     describe_region(figures.region.as_ref(), sink);
-}
-
-/// What each rule of `--fail` saw.
-fn describe_faults(rules: impl Iterator<Item = RuleFigures>, sink: &mut impl Sink) {
-    sink.list("rules", rules, |rule, sink| {
-        sink.text("rule", rule.text);
-        sink.int("requests", rule.requests as i64);
-        sink.int("injected", rule.injected as i64);
-    });
 }
 
 /// The sums of the region of `--numpy bfc`.
