@@ -28,6 +28,22 @@ pub fn monotonic_coarse() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// Waits until something `is_so`: looks again after each `pause`, and returns false after `patience`. In nanoseconds.
+pub fn wait_until(patience: u64, pause: u64, mut is_so: impl FnMut() -> bool) -> bool {
+    let since = monotonic();
+    while !is_so() {
+        if monotonic() - since > patience {
+            return false;
+        }
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: pause as libc::c_long,
+        };
+        calls::nanosleep(&pause, None);
+    }
+    true
+}
+
 /// A moment of [`now`] in UTC, to the second, as RFC 3339: `2026-11-21T13:08:00Z`. Of any thread, and
 /// of signal handlers too: `gmtime_r` may take the lock of the time zone.
 #[derive(Clone, Copy, Debug)]

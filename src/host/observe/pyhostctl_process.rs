@@ -8,8 +8,8 @@
 use crate::errno::{Errno, errno};
 use crate::libc_exports::preload;
 use crate::process;
-use pyhost_os::calls::{nanosleep, waitpid};
-use pyhost_os::clock::monotonic;
+use pyhost_os::calls::waitpid;
+use pyhost_os::clock::wait_until;
 use pyhost_os::file;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::signals::SignalSet;
@@ -150,27 +150,17 @@ unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
 /// Waits for a copy of this process, and ends it after so many nanoseconds. Its exit status, or `None` if it had to be ended,
 /// or a signal did.
 pub fn wait(copy: libc::pid_t, patience: u64) -> Option<c_int> {
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
-    let since = monotonic();
-    let mut status = 0;
-    loop {
+    let (mut ended, mut status) = (0, 0);
+    let has_ended = || {
         // The copy sends no signal at its end, so that nobody else waits for it.
-        match waitpid(copy, Some(&mut status), libc::__WALL | libc::WNOHANG) {
-            0 if monotonic() - since < patience => nanosleep(&pause, None),
-            0 => {
-                process::signal(copy, libc::SIGKILL);
-                waitpid(copy, None, libc::__WALL);
-                return None;
-            }
-            ended => {
-                let is_exit = ended == copy && libc::WIFEXITED(status);
-                return is_exit.then(|| libc::WEXITSTATUS(status));
-            }
-        };
+        ended = waitpid(copy, Some(&mut status), libc::__WALL | libc::WNOHANG);
+        ended != 0
+    };
+    if !wait_until(patience, 1_000_000, has_ended) {
+        process::signal(copy, libc::SIGKILL);
+        waitpid(copy, None, libc::__WALL);
     }
+    (ended == copy && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status))
 }
 
 /// Runs the program in a copy of this process, which sends it `signal` at its end, or none for 0. Returns the copy's id, or

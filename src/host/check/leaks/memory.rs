@@ -15,11 +15,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A piece of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    pub start: usize,
-    pub end: usize,
-}
+pub type Range = std::ops::Range<usize>;
 
 /// Where the stack ends that is searched: a place in the frame of the function that made it.
 ///
@@ -81,19 +77,10 @@ pub fn learn_description() {
 /// values of pthread_setspecific(3). The main thread's is in memory of the loader's own.
 fn description(pointer: usize) -> Option<Range> {
     const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
-    let size = match STATE.description.load(Relaxed) {
-        0 => return None,
-        size => size & !7,
-    };
-    Some(match cfg!(target_arch = "x86_64") {
-        true => Range {
-            start: pointer,
-            end: pointer + size,
-        },
-        false => Range {
-            start: pointer - size,
-            end: pointer + CONTROL_BLOCK,
-        },
+    let size = STATE.description.load(Relaxed) & !7;
+    (size != 0).then(|| match cfg!(target_arch = "x86_64") {
+        true => pointer..pointer + size,
+        false => pointer - size..pointer + CONTROL_BLOCK,
     })
 }
 
@@ -146,10 +133,7 @@ fn holes() -> [Range; STATE.holes.len() + 1] {
         *place = (start.load(Relaxed), bytes.load(Relaxed));
     }
     places.sort_unstable();
-    places.map(|(start, bytes)| Range {
-        start: start & !(WORD - 1),
-        end: (start + bytes).next_multiple_of(WORD),
-    })
+    places.map(|(start, bytes)| start & !(WORD - 1)..(start + bytes).next_multiple_of(WORD))
 }
 
 /// Adds a library's writable data or thread-local data, but for the holes.
@@ -164,14 +148,11 @@ fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
     let end = (first + length) & !(WORD - 1);
     for hole in holes() {
         if start <= hole.start && hole.start < end {
-            ranges.push(Range {
-                start,
-                end: hole.start,
-            });
+            ranges.push(start..hole.start);
             start = hole.end;
         }
     }
-    ranges.push(Range { start, end });
+    ranges.push(start..end);
 }
 
 /// The data of the libraries, their thread-local data, the stack from `top` on, and libc's description of the thread.
@@ -190,10 +171,7 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
     let top = top.address();
     // On another thread's stack the distance is too large for a stack.
     if top < bottom && bottom - top < 64 << 20 {
-        ranges.push(Range {
-            start: top.next_multiple_of(WORD),
-            end: bottom & !(WORD - 1),
-        });
+        ranges.push(top.next_multiple_of(WORD)..bottom & !(WORD - 1));
     }
     Some(ranges)
 }
@@ -214,7 +192,7 @@ pub fn add_stacks(ranges: &mut Table<Range>) {
         let is_data = mapping.readable && mapping.writable;
         if is_anonymous && is_data && !is_heap() {
             match is_behind_closed {
-                true => _ = ranges.push(Range { start, end }),
+                true => _ = ranges.push(start..end),
                 false => add_found(ranges, start, end),
             }
         }
@@ -227,10 +205,7 @@ pub fn add_stacks(ranges: &mut Table<Range>) {
 pub fn add_mapped(ranges: &mut Table<Range>) {
     mapped::each(|piece| {
         if piece.writable {
-            ranges.push(Range {
-                start: piece.start,
-                end: piece.end,
-            });
+            ranges.push(piece.start..piece.end);
         }
     });
 }
@@ -300,10 +275,7 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
             own == Some(address) && third == own && address != heap::thread_number()
         };
         if places.any(is_block) {
-            ranges.push(Range {
-                start: first,
-                end: page + size,
-            });
+            ranges.push(first..page + size);
             first = page + size;
         }
     }
@@ -344,8 +316,6 @@ mod tests {
             file_end: start,
         };
         add(&mut ranges, 0, &segment);
-        let around =
-            [(start - 64, start), (end, end + 64)].map(|(start, end)| Range { start, end });
-        assert_eq!(*ranges, around);
+        assert_eq!(*ranges, [start - 64..start, end..end + 64]);
     }
 }

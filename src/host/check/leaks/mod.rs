@@ -10,13 +10,11 @@
 mod memory;
 mod reach;
 mod registers;
-mod settings;
 mod sites;
 mod suppressions;
 mod table;
 mod types;
 
-pub use settings::{DEFAULT_STATUS, Scope};
 pub use suppressions::{Rule, Suppressions};
 pub use types::look as look_at_types;
 
@@ -47,6 +45,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 use suppressions::{Call, Facts};
 use table::{Table, new_table};
+
+/// Which accounts are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Scope {
+    /// None.
+    #[default]
+    Off = 0,
+    /// CPython's three domains and NumPy's array data.
+    Python = 1,
+    /// Those and the process's malloc.
+    Native = 2,
+}
+
+/// The exit status of a leak if none is chosen.
+pub const DEFAULT_STATUS: u8 = 23;
 
 /// Bytes of a pointer.
 const WORD: usize = size_of::<usize>();
@@ -134,20 +148,12 @@ impl Findings {
 
     /// The rules that matched blocks, which are not among those that are reported.
     pub fn suppressed(&self) -> impl Iterator<Item = &'static Rule> {
-        STATE
-            .suppressions
-            .get()
-            .into_iter()
-            .flat_map(Suppressions::used)
+        suppressions().flat_map(Suppressions::used)
     }
 
     /// The rules that matched nothing, if they are to be named.
     pub fn unused(&self) -> impl Iterator<Item = &'static Rule> {
-        STATE
-            .suppressions
-            .get()
-            .into_iter()
-            .flat_map(Suppressions::unused)
+        suppressions().flat_map(Suppressions::unused)
     }
 
     /// Whether there is nothing to report.
@@ -165,6 +171,10 @@ impl Findings {
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
+}
+
+fn suppressions() -> impl Iterator<Item = &'static Suppressions> {
+    STATE.suppressions.get().into_iter()
 }
 
 /// Starts the leak check if `scope` asks for it and every block is in a heap of the host; otherwise prints
@@ -261,10 +271,9 @@ fn accounts() -> &'static [Account] {
 }
 
 fn front() -> usize {
-    if STATE.debug_hooks.load(Relaxed) {
-        HOOK
-    } else {
-        0
+    match STATE.debug_hooks.load(Relaxed) {
+        true => HOOK,
+        false => 0,
     }
 }
 
@@ -350,7 +359,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
     };
-    if let Some(rules) = STATE.suppressions.get() {
+    for rules in suppressions() {
         let mut known = new_table(blocks.len().max(1))?;
         for (index, block) in blocks.iter().enumerate() {
             if is_lost(&block)

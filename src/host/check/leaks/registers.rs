@@ -7,8 +7,8 @@ use super::memory::Range;
 use super::table::{Table, new_table};
 use crate::observe::pyhostctl_process;
 use crate::process::{self, small_file};
-use pyhost_os::calls::{Tracee, allow_tracer, nanosleep, waitpid};
-use pyhost_os::clock::monotonic;
+use pyhost_os::calls::{Tracee, allow_tracer, waitpid};
+use pyhost_os::clock::wait_until;
 use pyhost_os::mapping::Shared;
 use pyhost_os::signals::SignalSet;
 use pyhost_os::system_call::run_in_copy;
@@ -26,6 +26,9 @@ const PATIENCE: u64 = 5_000_000_000;
 
 /// How long a thread may take to stop: one that sleeps without being interruptible does not.
 const OF_THREAD: u64 = 50_000_000;
+
+/// Nanoseconds between two looks.
+const PAUSE: u64 = 1_000_000;
 
 /// Adds the registers of the other threads. The copy makes a table of pages like this one's, so it takes longer with more memory.
 pub fn add(ranges: &mut Table<Range>) {
@@ -46,7 +49,7 @@ pub fn add(ranges: &mut Table<Range>) {
     // No handler of the script's runs in the copy.
     let mask = SignalSet::all().block();
     let copy = run_in_copy(0, || {
-        wait_until(PATIENCE, || may_begin.load(Acquire) != 0);
+        wait_until(PATIENCE, PAUSE, || may_begin.load(Acquire) != 0);
         for (&thread, room) in threads.iter().zip(room.chunks(ROOM / 8)) {
             read(&Tracee(thread), room);
         }
@@ -62,10 +65,7 @@ pub fn add(ranges: &mut Table<Range>) {
     pyhostctl_process::wait(copy, PATIENCE);
     mask.make_mask();
     let addresses = room.as_ptr_range();
-    ranges.push(Range {
-        start: addresses.start.addr(),
-        end: addresses.end.addr(),
-    });
+    ranges.push(addresses.start.addr()..addresses.end.addr());
 }
 
 /// Whether a process must name another one that is to trace it: the scope 1 of the security module Yama.
@@ -75,22 +75,6 @@ fn is_asked_for() -> bool {
         .is_some_and(|scope| scope.starts_with(b"1"))
 }
 
-/// Waits, and looks each millisecond; false if it took longer than so many nanoseconds.
-fn wait_until(patience: u64, mut is_so: impl FnMut() -> bool) -> bool {
-    let since = monotonic();
-    while !is_so() {
-        if monotonic() - since > patience {
-            return false;
-        }
-        let pause = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 1_000_000,
-        };
-        nanosleep(&pause, None);
-    }
-    true
-}
-
 /// Reads the registers of a thread of the process that this one is a copy of.
 fn read(thread: &Tracee, room: &[AtomicU64]) {
     if !thread.seize() {
@@ -98,7 +82,7 @@ fn read(thread: &Tracee, room: &[AtomicU64]) {
     }
     let mut status = 0;
     let stopped = || waitpid(thread.0, Some(&mut status), libc::__WALL | libc::WNOHANG) == thread.0;
-    if !(thread.interrupt() && wait_until(OF_THREAD, stopped)) {
+    if !(thread.interrupt() && wait_until(OF_THREAD, PAUSE, stopped)) {
         return; // as the copy ends, the system lets it go
     }
     thread.read_registers(room);

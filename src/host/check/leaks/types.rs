@@ -71,10 +71,9 @@ impl Kinds for Types<'_> {
             let word = head.get(place..place + WORD)?;
             word.try_into().ok().map(usize::from_ne_bytes)
         };
-        let front = if word(WORD) == Some(HOOKED) {
-            super::HOOK
-        } else {
-            0
+        let front = match word(WORD) == Some(HOOKED) {
+            true => super::HOOK,
+            false => 0,
         };
         let size = bytes.checked_sub(front)?;
         let word_at = |at: usize| word(at - address);
@@ -88,8 +87,7 @@ impl Kinds for Types<'_> {
 
     fn name(&mut self, kind: usize, take: &mut dyn FnMut(&[u8])) {
         let name = objects_in_blocks::type_name(&Unsure, kind);
-        let length = name.iter().position(|&byte| byte == 0);
-        take(&name[..length.unwrap_or(name.len())]);
+        take(name.split(|&byte| byte == 0).next().unwrap_or_default());
     }
 }
 

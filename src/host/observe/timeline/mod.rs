@@ -30,8 +30,8 @@ use crate::path_template::PathBuffer;
 use crate::process;
 use crate::process::Watched;
 use file::TimelineFile;
+use pyhost_os::clock;
 use pyhost_os::signals::SignalSet;
-use pyhost_os::{calls, clock};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -105,23 +105,15 @@ pub fn end() {
     if sampler == 0 {
         return;
     }
-    let pause = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 200_000,
-    };
     process::signal(sampler, sampler::WAKE);
     let process = Watched::of(sampler);
-    let since = clock::monotonic();
-    let mut is_late = false;
-    while !trouble::is_all_written() && !is_late {
-        if process.has_ended() && !trouble::is_all_written() {
-            return notice(format_args!("{ENDED_EARLY} (it was killed)"));
-        }
-        calls::nanosleep(&pause, None);
-        is_late = clock::monotonic() - since >= PATIENCE;
-    }
-    if is_late {
-        notice(format_args!("{ENDED_EARLY} within a second"));
+    let is_over = || trouble::is_all_written() || process.has_ended();
+    let how = match clock::wait_until(PATIENCE, 200_000, is_over) {
+        true => "(it was killed)",
+        false => "within a second",
+    };
+    if !trouble::is_all_written() {
+        notice(format_args!("{ENDED_EARLY} {how}"));
     }
 }
 
