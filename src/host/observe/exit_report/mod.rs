@@ -87,10 +87,13 @@ const LAST: u8 = 3;
 
 /// Whether a report or a closing line is to be written.
 pub fn is_planned() -> bool {
-    STATE
-        .plan
-        .get()
-        .is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+    let plan = STATE.plan.get();
+    plan.is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+}
+
+/// Whether a report is to be written.
+fn has_report() -> bool {
+    STATE.plan.get().is_some_and(|plan| plan.stats.is_some())
 }
 
 /// Lays down what is to be written. Once, at the start, while the process has one thread.
@@ -114,7 +117,7 @@ pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status:
 /// Puts the signal handlers in place if a report is to be written, or a line about a fault at a guard page, by bytes of
 /// the debug hooks, or about a block that libc's own `free` refuses. After Python has initialised, so that it sees the dispositions that it would see without the host.
 pub fn watch_signals() {
-    if live::is_shared() || STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
+    if live::is_shared() || has_report() {
         signals::install(signals::fatal());
         return;
     }
@@ -128,7 +131,7 @@ pub fn watch_signals() {
 
 /// Makes the host look at the process near its peak, if a report shows it. With the GIL.
 pub fn watch_peak(gil: Gil<'_>) {
-    if STATE.plan.get().is_some_and(|plan| plan.stats.is_some()) {
+    if has_report() {
         peak::start(gil);
     }
 }
@@ -136,12 +139,10 @@ pub fn watch_peak(gil: Gil<'_>) {
 /// The script has ended; Python is about to be finalised: the live figures are taken now.
 pub fn script_ended(gil: Gil<'_>) {
     leaks::script_ended(gil);
-    let plan = STATE.plan.get().filter(|plan| plan.stats.is_some());
     peak::stop();
-    script_end::take(
-        gil,
-        plan.is_some_and(|plan| writes_here(plan, process::id())),
-    );
+    let plan = STATE.plan.get().filter(|_| has_report());
+    let shows = plan.is_some_and(|plan| writes_here(plan, process::id()));
+    script_end::take(gil, shows);
 }
 
 /// Python was finalised.
@@ -240,7 +241,11 @@ fn report<'a>(
     let now = LEDGER.snapshot();
     let measured = resident::resident();
     let balance = parts.and_then(|parts| parts.balance.as_ref());
-    let region = bounded_heap::figures();
+    let mut region = bounded_heap::figures();
+    if let (Some(left), Some(region)) = (left, &mut region) {
+        // Peak and counts are those of the whole run.
+        region.committed = left.region.map_or(0, |left| left.committed);
+    }
     let guards = guards::figures();
     let wall_seconds = HEADER.seconds_until(clock::monotonic());
     let big_blocks = left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks);
@@ -267,7 +272,7 @@ fn report<'a>(
         ending,
         partial,
         numpy: left.map_or_else(numpy::figures, |left| left.numpy),
-        region: left.map_or(region, |left| left.region.zip(region).map(as_left)),
+        region,
         guards: left.map_or(guards, |left| left.guards),
         leaks: leaks::findings(),
         balance,
@@ -281,22 +286,10 @@ fn report<'a>(
     }
 }
 
-/// The bounded heap: what is committed as the script `left` it, peak and counts of the whole run.
-fn as_left(
-    (left, now): (bounded_heap::RegionFigures, bounded_heap::RegionFigures),
-) -> bounded_heap::RegionFigures {
-    bounded_heap::RegionFigures {
-        committed: left.committed,
-        ..now
-    }
-}
-
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
-    STATE
-        .plan
-        .get()
-        .map(|plan| take(&report(plan, Ending::Running, false, None)))
+    let plan = STATE.plan.get()?;
+    Some(take(&report(plan, Ending::Running, false, None)))
 }
 
 /// The file that a report goes to, and its format.
@@ -462,11 +455,10 @@ fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
             }
         }
         Some(stats) => match &stats.to {
-            Destination::Stderr => render(
-                &report,
-                stats.format,
-                &mut Descriptor::new(libc::STDERR_FILENO),
-            ),
+            Destination::Stderr => {
+                let mut out = Descriptor::new(libc::STDERR_FILENO);
+                render(&report, stats.format, &mut out);
+            }
             Destination::Descriptor(descriptor) => {
                 report_file::write_descriptor(&report, stats.format, *descriptor)
             }

@@ -13,6 +13,7 @@ use crate::output::{self, Draft, Target};
 use crate::path_template::PathBuffer;
 use crate::process;
 use std::ffi::c_int;
+use std::fmt::{self, Display};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
@@ -86,7 +87,9 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     };
     let written = match target {
         Target::New | Target::Old => write_draft(report, format, &path, target),
-        Target::Stream => write_stream(report, format, &path),
+        Target::Stream => output::open_stream(path.as_c_str())
+            .map_err(Failure::from)
+            .and_then(|stream| fill(report, format, stream.as_raw_fd())),
         Target::Descriptor(descriptor) => write_into(report, format, descriptor),
     };
     match written {
@@ -103,12 +106,9 @@ fn write_beside(report: &Report<'_>, template: &[u8], page: &PathBuffer) {
     let Some(mut path) = PathBuffer::expand(template, report.pid, b".json") else {
         return;
     };
-    let written = match output::look(&mut path) {
-        Ok(target @ (Target::New | Target::Old)) => {
-            write_draft(report, Format::Json, &path, target).is_ok()
-        }
-        _ => false,
-    };
+    let target = output::look(&mut path);
+    let written = matches!(target, Ok(target @ (Target::New | Target::Old))
+        if write_draft(report, Format::Json, &path, target).is_ok());
     let page = page.shown();
     match written {
         true => notice(format_args!(
@@ -138,11 +138,6 @@ fn write_draft(
     }
 }
 
-fn write_stream(report: &Report<'_>, format: Format, path: &PathBuffer) -> Result<(), Failure> {
-    let stream = output::open_stream(path.as_c_str())?;
-    fill(report, format, stream.as_raw_fd())
-}
-
 /// Writes into a descriptor of the caller's, if it is still the one of the start.
 fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
     let known = DESCRIPTOR.get().filter(|known| known.0 == descriptor);
@@ -161,29 +156,27 @@ fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Fa
     out.error().map_or(Ok(()), |error| Err(error.into()))
 }
 
+impl Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::System(Errno(libc::ENXIO)) => out.write_str("it has no reader"),
+            Failure::System(error) => write!(out, "{error}"),
+            Failure::OtherFile => out.write_str("the script has closed it"),
+            Failure::Page(NoPage::NoSampler) => {
+                out.write_str("the process that makes it cannot be reached")
+            }
+            Failure::Page(NoPage::Failed(what, None)) => out.write_str(what),
+            Failure::Page(NoPage::Failed(what, Some(error))) => write!(out, "{what} ({error})"),
+            Failure::Page(NoPage::Reported) => Ok(()),
+        }
+    }
+}
+
 /// Says why there is no report at a place.
-fn complain(place: std::fmt::Arguments<'_>, why: &Failure) {
+fn complain(place: fmt::Arguments<'_>, why: &Failure) {
     match why {
-        Failure::System(Errno(libc::ENXIO)) => notice(format_args!(
-            "cannot write the report to {place}: it has no reader"
-        )),
-        Failure::System(error) => {
-            notice(format_args!("cannot write the report to {place}: {error}"));
-        }
-        Failure::OtherFile => notice(format_args!(
-            "cannot write the report to {place}: the script has closed it"
-        )),
-        Failure::Page(NoPage::NoSampler) => notice(format_args!(
-            "cannot make the page {place}: the process that makes it cannot be reached"
-        )),
-        Failure::Page(NoPage::Failed(what, None)) => {
-            notice(format_args!("cannot make the page {place}: {what}"));
-        }
-        Failure::Page(NoPage::Failed(what, Some(error))) => {
-            notice(format_args!(
-                "cannot make the page {place}: {what} ({error})"
-            ));
-        }
         Failure::Page(NoPage::Reported) => {}
+        Failure::Page(_) => notice(format_args!("cannot make the page {place}: {why}")),
+        _ => notice(format_args!("cannot write the report to {place}: {why}")),
     }
 }

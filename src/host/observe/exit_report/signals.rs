@@ -28,34 +28,21 @@ use crate::observe::report::Ending;
 use crate::process;
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
-use pyhost_os::signals::{handler_stack, set_handler_stack, signal_name};
+use pyhost_os::signals::{FAULTS, handler_stack, set_handler_stack, signal_name};
 use std::ffi::c_int;
 use std::fmt;
 
-/// The signals whose default is to end the process, but for SIGKILL and those of real time.
-const FATAL: [c_int; 22] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGUSR1,
-    libc::SIGSEGV,
-    libc::SIGUSR2,
-    libc::SIGPIPE,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGSTKFLT,
-    libc::SIGXCPU,
-    libc::SIGXFSZ,
-    libc::SIGVTALRM,
-    libc::SIGPROF,
-    libc::SIGIO,
-    libc::SIGPWR,
-    libc::SIGSYS,
+/// The signals whose default is not to end the process, and SIGKILL.
+const NOT_CAUGHT: [c_int; 9] = [
+    libc::SIGKILL,
+    libc::SIGCHLD,
+    libc::SIGCONT,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGURG,
+    libc::SIGWINCH,
 ];
 
 /// The signals that faulthandler takes.
@@ -67,17 +54,6 @@ const OF_FAULTHANDLER: [c_int; 5] = [
     libc::SIGSEGV,
 ];
 
-/// The signals of what a thread does itself: it cannot go on.
-const OF_FAULTS: [c_int; 7] = [
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGSEGV,
-    libc::SIGSYS,
-];
-
 /// The signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
 const OF_STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
@@ -86,7 +62,14 @@ pub const BY_ADDRESS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// Every signal whose default is to end the process, but for SIGKILL.
 pub fn fatal() -> impl Iterator<Item = c_int> {
-    FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+    // Between SIGSYS and SIGRTMIN are those that libc keeps for itself.
+    let all = (1..=libc::SIGSYS).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    all.filter(|signal| !NOT_CAUGHT.contains(signal))
+}
+
+/// Whether a signal is of what a thread does itself: it cannot go on.
+fn is_of_thread(signal: c_int) -> bool {
+    signal == libc::SIGABRT || FAULTS.contains(&signal)
 }
 
 /// The host's handler.
@@ -110,7 +93,7 @@ pub unsafe extern "C" fn handle(
     if OF_STOPS.contains(&signal) {
         live::note_stop(info.is_some_and(is_own));
     }
-    if !is_ignored && !OF_FAULTS.contains(&signal) && sampling::defers(signal) {
+    if !is_ignored && !is_of_thread(signal) && sampling::defers(signal) {
         return;
     }
     if !(is_ignored || is_request && dump()) {
