@@ -12,7 +12,7 @@ pub trait Named: Copy + 'static {
     }
 }
 
-/// Gives the values of a type their names.
+/// Gives the values of a type their names; with `values of`, without a function `name`.
 #[macro_export]
 macro_rules! named {
     ($type:ident: $($name:literal $value:ident),*) => {
@@ -25,6 +25,9 @@ macro_rules! named {
             }
         }
 
+        $crate::named!(values of $type: $($name $value),*);
+    };
+    (values of $type:ident: $($name:literal $value:ident),*) => {
         impl $crate::named::Named for $type {
             const NAMES: &'static [(&'static str, Self)] = &[$(($name, $type::$value)),*];
         }

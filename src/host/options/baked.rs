@@ -23,22 +23,21 @@ pub fn retain() -> Option<Retention> {
     Retention::of_name(option_env!("PYHOST_BAKED_RETAIN_NAME")?)
 }
 
-/// The value asked for by `name`, an option or a variable, else the one baked in.
+/// The value asked for by `name`, an option or a variable, else the one baked in. `shown` says what both are, and the
+/// highest one that may be asked for.
 fn lower<T: Copy + PartialOrd>(
     name: &str,
     asked: Option<T>,
     baked: Option<T>,
-    shown: impl Fn(T) -> String,
-    expected: impl Fn(T) -> String,
+    shown: impl Fn(T, T) -> [String; 2],
 ) -> Result<Option<T>, Error> {
-    match (asked, baked) {
-        (Some(asked), Some(baked)) if asked > baked => Err(Error::option(format!(
-            "{name}: bad value '{}'; expected {}, which this build is limited to",
-            shown(asked),
-            expected(baked)
-        ))),
-        _ => Ok(asked.or(baked)),
-    }
+    let (Some(high), Some(most)) = (asked, baked.filter(|&baked| asked > Some(baked))) else {
+        return Ok(asked.or(baked));
+    };
+    let [high, expected] = shown(high, most);
+    Err(Error::option(format!(
+        "{name}: bad value '{high}'; expected {expected}, which this build is limited to"
+    )))
 }
 
 /// The bytes that hold.
@@ -47,9 +46,8 @@ pub fn lower_bytes(
     asked: Option<u64>,
     baked: Option<u64>,
 ) -> Result<Option<u64>, Error> {
-    let shown = |bytes| Exact(bytes).to_string();
-    lower(name, asked, baked, shown, |most| {
-        format!("at most {}", Exact(most))
+    lower(name, asked, baked, |asked, most| {
+        [Exact(asked).to_string(), format!("at most {}", Exact(most))]
     })
 }
 
@@ -59,18 +57,11 @@ pub fn lower_retain(
     asked: Option<Retention>,
     baked: Option<Retention>,
 ) -> Result<Option<Retention>, Error> {
-    let expected = |most| {
+    lower(name, asked, baked, |asked, most| {
         let fitting = Retention::NAMES.iter().filter(|(_, value)| *value <= most);
         let names: Vec<&str> = fitting.map(|(name, _)| *name).collect();
-        names.join(" or ")
-    };
-    lower(
-        name,
-        asked,
-        baked,
-        |asked| asked.name().to_owned(),
-        expected,
-    )
+        [asked.name().to_owned(), names.join(" or ")]
+    })
 }
 
 /// The values that the build fixed, as text to be added to the host's version; or empty.

@@ -1,7 +1,7 @@
 //! The options of caps.
 
 use super::table::Values;
-use super::{Options, baked, native_account};
+use super::{Options, baked, native_account, refuse_if};
 use crate::error::Error;
 use crate::ledger::Scope;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
@@ -23,11 +23,10 @@ pub fn settings(values: &Values) -> Result<CapSettings, Error> {
             }),
         }
     }
-    if values.is_given("--cap-share") && hard.0.is_empty() && soft.0.is_empty() {
-        return Err(Error::option(
-            "--cap-share: there is no cap to divide; expected --cap SIZE",
-        ));
-    }
+    refuse_if(
+        values.is_given("--cap-share") && hard.0.is_empty() && soft.0.is_empty(),
+        "--cap-share: there is no cap to divide; expected --cap SIZE",
+    )?;
     Ok(CapSettings {
         hard,
         soft,

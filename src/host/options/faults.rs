@@ -2,7 +2,7 @@
 
 use super::outputs::{FAIL_LOG, Outputs};
 use super::table::Values;
-use super::{Options, native_account};
+use super::{Options, native_account, refuse_if};
 use crate::allocator::Allocator;
 pub use crate::check::faults::FaultSettings;
 use crate::check::faults::MAX_RULES;
@@ -27,13 +27,14 @@ pub fn settings(
         log: log.map(|path| PathBuf::from(OsString::from_vec(path))),
         fresh_log: is_given,
     };
-    let refuse = |text: &str| Err(Error::option(text));
-    if settings.rules.len() > MAX_RULES {
-        return refuse("--fail: too many rules; expected at most 8");
-    }
-    if settings.rules.is_empty() && settings.log.is_some() && is_given {
-        return refuse("--fail log: nothing fails; expected --fail SPEC,log=PATH");
-    }
+    refuse_if(
+        settings.rules.len() > MAX_RULES,
+        "--fail: too many rules; expected at most 8",
+    )?;
+    refuse_if(
+        settings.rules.is_empty() && settings.log.is_some() && is_given,
+        "--fail log: nothing fails; expected --fail SPEC,log=PATH",
+    )?;
     Ok(settings)
 }
 

@@ -4,6 +4,7 @@ use crate::bytes::Expected;
 use crate::check::leaks::Scope;
 use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
+use pyhost_os::named;
 pub use pyhost_os::named::Named;
 use pyhost_os::semicolon_list;
 use pyhost_record::directory::Setting;
@@ -128,18 +129,10 @@ pub enum Help {
     All,
 }
 
-macro_rules! named {
-    ($type:ident: $($name:literal $value:ident),*) => {
-        impl Named for $type {
-            const NAMES: &'static [(&'static str, Self)] = &[$(($name, $type::$value)),*];
-        }
-    };
-}
-
-named!(Mode: "count" Count, "plain" Plain, "off" Off);
-named!(Scope: "python" Python, "native" Native, "off" Off);
-named!(Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
-named!(Help: "all" All, "short" Short);
+named!(values of Mode: "count" Count, "plain" Plain, "off" Off);
+named!(values of Scope: "python" Python, "native" Native, "off" Off);
+named!(values of Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
+named!(values of Help: "all" All, "short" Short);
 
 /// A text whose type says what it should be.
 pub struct Text<T>(PhantomData<T>);

@@ -242,14 +242,22 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(options)))
 }
 
+/// An error if something is wrong.
+fn refuse_if(is_wrong: bool, text: &str) -> Result<(), Error> {
+    match is_wrong {
+        true => Err(Error::option(text)),
+        false => Ok(()),
+    }
+}
+
 /// Refuses what does not go together.
 fn check(options: &Options) -> Result<(), Error> {
-    if options.malloc == Some(Mode::Off) && conflicts_with_off(options) {
-        return Err(Error::option(
-            "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
-             --allocator system",
-        ));
-    }
+    let on_mimalloc = [Some(Allocator::Mimalloc), Some(Allocator::Pymalloc)];
+    refuse_if(
+        options.malloc == Some(Mode::Off) && on_mimalloc.contains(&options.allocator),
+        "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
+         --allocator system",
+    )?;
     check_numpy(options)?;
     region::check(options)?;
     early::check(options.region.size)?;
@@ -271,34 +279,31 @@ fn numpy(values: &Values) -> ArraySettings {
 /// Refuses what goes with another choice only.
 fn check_numpy(options: &Options) -> Result<(), Error> {
     let numpy = &options.numpy;
-    let refuse = |text: &str| Err(Error::option(text));
     let is_system = match numpy.allocator {
         Some(chosen) => chosen == ArrayAllocator::System,
         None => options.allocator == Some(Allocator::System) || options.malloc == Some(Mode::Off),
     };
-    if options.malloc == Some(Mode::Off) && !is_system {
-        return refuse(
-            "--malloc off: leaves no array on mimalloc, but --numpy asks for it; expected --numpy \
-             system",
-        );
-    }
-    if numpy.pool_limit.is_some() && numpy.allocator != Some(ArrayAllocator::Pool) {
-        return refuse("--numpy limit: there is no pool; expected --numpy pool,limit=LIMIT");
-    }
-    if numpy.region.is_some() && numpy.allocator != Some(ArrayAllocator::Bfc) {
-        return refuse("--numpy region: there is no region; expected --numpy bfc,region=SIZE");
-    }
+    refuse_if(
+        options.malloc == Some(Mode::Off) && !is_system,
+        "--malloc off: leaves no array on mimalloc, but --numpy asks for it; expected --numpy system",
+    )?;
+    refuse_if(
+        numpy.pool_limit.is_some() && numpy.allocator != Some(ArrayAllocator::Pool),
+        "--numpy limit: there is no pool; expected --numpy pool,limit=LIMIT",
+    )?;
+    refuse_if(
+        numpy.region.is_some() && numpy.allocator != Some(ArrayAllocator::Bfc),
+        "--numpy region: there is no region; expected --numpy bfc,region=SIZE",
+    )?;
     let placed = [
         ("align", numpy.alignment.is_some()),
         ("huge-pages", numpy.huge_pages.is_some()),
         ("numa", numpy.node.is_some()),
     ];
-    for (key, given) in placed {
-        if given && is_system {
-            return Err(Error::option(format!(
-                "--numpy {key}: libc's malloc places array data itself; expected mimalloc, pool or bfc"
-            )));
-        }
+    if let Some((key, _)) = placed.into_iter().find(|(_, given)| *given && is_system) {
+        return Err(Error::option(format!(
+            "--numpy {key}: libc's malloc places array data itself; expected mimalloc, pool or bfc"
+        )));
     }
     let is_bfc = numpy.allocator == Some(ArrayAllocator::Bfc);
     match numpy.alignment.filter(|_| is_bfc) {
@@ -325,13 +330,6 @@ fn native_account(
         ))),
         _ => Ok(named),
     }
-}
-
-fn conflicts_with_off(options: &Options) -> bool {
-    matches!(
-        options.allocator,
-        Some(Allocator::Mimalloc | Allocator::Pymalloc)
-    )
 }
 
 /// The report that this process writes. What only variables ask for, and would go to one place

@@ -1,6 +1,7 @@
 //! The options of looking on from outside.
 
-use super::outputs::{BRIEF, LIVE_FILE, Output, Outputs, TIMELINE};
+use super::outputs::{BRIEF, LIVE_FILE, Outputs, TIMELINE};
+use super::refuse_if;
 use super::table::Values;
 use crate::error::Error;
 use crate::observe::live::LedgerPlace;
@@ -36,13 +37,12 @@ pub fn settings(
     inherited: bool,
     outputs: &mut Outputs,
 ) -> Result<TimelineSettings, Error> {
-    if values.timeline_interval.is_some() && values.timeline.is_none() {
-        return Err(Error::option(
-            "--timeline interval: there is no timeline; expected --timeline FILE,interval=TIME",
-        ));
-    }
+    refuse_if(
+        values.timeline_interval.is_some() && values.timeline.is_none(),
+        "--timeline interval: there is no timeline; expected --timeline FILE,interval=TIME",
+    )?;
     let interval = values.timeline_interval.unwrap_or_default();
-    let mut file = |output: Output, option, path: Option<OsString>, values: &mut Values| {
+    let mut file = |option, path: Option<OsString>, values: &mut Values| {
         let Some(path) = path else {
             return Ok(None);
         };
@@ -50,11 +50,11 @@ pub fn settings(
         if is_inherited && !names_process(path.as_encoded_bytes()) {
             return Ok(None);
         }
-        outputs.choose(output, &path, values, is_inherited)
+        outputs.choose(option, &path, values, is_inherited)
     };
     Ok(TimelineSettings {
-        timeline: file(TIMELINE, "--timeline", values.timeline.clone(), values)?,
-        brief: file(BRIEF, "--brief", values.brief.clone(), values)?,
+        timeline: file(TIMELINE, values.timeline.clone(), values)?,
+        brief: file(BRIEF, values.brief.clone(), values)?,
         interval,
         renderer: None,
     })

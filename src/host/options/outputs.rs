@@ -24,63 +24,16 @@ pub struct Outputs {
     files: Vec<(Vec<u8>, &'static str)>,
 }
 
-/// An option that names an output.
-#[derive(Clone, Copy)]
-pub struct Output {
-    /// The option.
-    option: &'static str,
-    /// The key of its path, with a space in front, or nothing.
-    key: &'static str,
-    /// Whether `%p` in the path stands for the process id.
-    is_template: bool,
-    /// Whether its file is mapped into memory, which only a regular file can be.
-    is_mapped: bool,
-    /// Takes the output out of the values.
-    forget: fn(&mut Values),
-}
-
-const OUTPUT: Output = Output {
-    option: "",
-    key: "",
-    is_template: true,
-    is_mapped: false,
-    forget: |_| {},
-};
-
-/// The file of `--stats`.
-pub const STATS_FILE: Output = Output {
-    option: "--stats",
-    key: " file",
-    forget: |values| (values.stats, values.stats_file) = (None, None),
-    ..OUTPUT
-};
+/// The file of `--stats`. Outputs are named by their option and, behind a space, the key of their path.
+pub const STATS_FILE: &str = "--stats file";
 /// `--brief`.
-pub const BRIEF: Output = Output {
-    option: "--brief",
-    forget: |values| values.brief = None,
-    ..OUTPUT
-};
+pub const BRIEF: &str = "--brief";
 /// `--timeline`.
-pub const TIMELINE: Output = Output {
-    option: "--timeline",
-    forget: |values| (values.timeline, values.timeline_interval) = (None, None),
-    ..OUTPUT
-};
-/// The log of `--fail`.
-pub const FAIL_LOG: Output = Output {
-    option: "--fail",
-    key: " log",
-    is_template: false,
-    forget: |values| values.fail_log = None,
-    ..OUTPUT
-};
-/// `--live`, where it names a file.
-pub const LIVE_FILE: Output = Output {
-    option: "--live",
-    is_mapped: true,
-    forget: |values| values.live = None,
-    ..OUTPUT
-};
+pub const TIMELINE: &str = "--timeline";
+/// The log of `--fail`. Its path is no template: `%p` in it does not stand for the process id.
+pub const FAIL_LOG: &str = "--fail log";
+/// `--live`, if it names a file. That is mapped into memory, which only a regular file can be.
+pub const LIVE_FILE: &str = "--live";
 
 impl Outputs {
     /// Looks at the path of an output, an absolute one. Returns `None` where it cannot be written to, which is then one of the
@@ -90,16 +43,17 @@ impl Outputs {
     /// A path that output must not go to.
     pub fn choose(
         &mut self,
-        output: Output,
+        output: &'static str,
         path: &OsStr,
         values: &mut Values,
         is_inherited: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let name = format!("{}{}", values.name(output.option), output.key);
+        let option = output.split(' ').next().unwrap_or_default();
+        let name = format!("{}{}", values.name(option), &output[option.len()..]);
         let path = path.as_bytes().to_vec();
         let refusal = match look(&path, output) {
             Ok(file) => {
-                self.claim(output.option, &name, &path, file)?;
+                self.claim(option, &name, &path, file)?;
                 return Ok(Some(path));
             }
             Err(refusal) => refusal,
@@ -110,8 +64,9 @@ impl Outputs {
         }
         self.notices
             .push(format!("{text}; the script runs without it"));
-        self.missing.push(output.option);
-        (output.forget)(values);
+        self.missing.push(option);
+        // The rules of `--fail` hold without their log.
+        values.forget(option, (output == FAIL_LOG).then_some("log=PATH"));
         Ok(None)
     }
 
@@ -140,18 +95,18 @@ impl Outputs {
 
 /// Whether output may go to the path of this process, and can as far as is known now; the regular file
 /// that it is, with links followed.
-fn look(path: &[u8], output: Output) -> Result<Option<Vec<u8>>, OutputError> {
-    let buffer = match output.is_template {
-        true => PathBuffer::expand(path, process::id(), b""),
-        false => PathBuffer::of(path),
+fn look(path: &[u8], output: &str) -> Result<Option<Vec<u8>>, OutputError> {
+    let buffer = match output {
+        FAIL_LOG => PathBuffer::of(path),
+        _ => PathBuffer::expand(path, process::id(), b""),
     };
     let mut buffer = buffer.ok_or(OutputError::TooLong)?;
     let target = output::look(&mut buffer)?;
-    if output.is_mapped && !matches!(target, Target::New | Target::Old) {
+    let is_file = matches!(target, Target::New | Target::Old);
+    if output == LIVE_FILE && !is_file {
         return Err(OutputError::NotMapped);
     }
     output::check(&buffer, target)?;
-    let is_file = matches!(target, Target::New | Target::Old);
     Ok(is_file.then(|| buffer.as_bytes().to_vec()))
 }
 

@@ -1,7 +1,7 @@
 //! The options of the bounded heap, and what they cannot go with.
 
 use super::table::Values;
-use super::{Options, baked};
+use super::{Options, baked, refuse_if};
 use crate::allocator::Allocator;
 use crate::error::Error;
 use crate::heap::bounded_heap::Size;
@@ -44,44 +44,41 @@ pub fn retain(values: &Values, bounded: bool) -> Result<Retention, Error> {
 
 /// Refuses what does not go with a region, or without one.
 pub fn check(options: &Options) -> Result<(), Error> {
-    let refuse = |text: &str| Err(Error::option(text));
-    if options.region.size.is_none() {
-        return match (options.region.lock, options.region.huge_pages) {
-            (false, false) => Ok(()),
-            _ => refuse("--region: there is no region; expected a SIZE beside lock and huge-pages"),
-        };
-    }
-    if cfg!(Py_GIL_DISABLED) {
-        return refuse(
-            "--region: a free-threaded Python keeps OBJ on its own mimalloc; expected a Python \
-             with a GIL",
+    let RegionSettings {
+        size,
+        lock,
+        huge_pages,
+    } = options.region;
+    if size.is_none() {
+        return refuse_if(
+            lock || huge_pages,
+            "--region: there is no region; expected a SIZE beside lock and huge-pages",
         );
     }
-    if options.malloc == Some(Mode::Off) {
-        return refuse(
-            "--region: nothing is in it with --malloc off; expected --malloc count or plain",
-        );
-    }
-    if options.allocator == Some(Allocator::System) {
-        return refuse(
-            "--region: nothing is in it with --allocator system; expected --allocator mimalloc \
-             or pymalloc",
-        );
-    }
-    if options.retain == Retention::Speed {
-        return refuse(
-            "--retain speed: reserves memory outside of the region; expected balanced or small",
-        );
-    }
-    match options.numpy.allocator {
-        Some(ArrayAllocator::Bfc) => refuse(
-            "--numpy bfc: has a region of its own outside of --region; expected \
-             mimalloc or pool",
-        ),
-        Some(ArrayAllocator::System) => refuse(
-            "--numpy system: takes array data from outside of --region; expected \
-             mimalloc or pool",
-        ),
-        _ => Ok(()),
-    }
+    refuse_if(
+        cfg!(Py_GIL_DISABLED),
+        "--region: a free-threaded Python keeps OBJ on its own mimalloc; expected a Python \
+         with a GIL",
+    )?;
+    refuse_if(
+        options.malloc == Some(Mode::Off),
+        "--region: nothing is in it with --malloc off; expected --malloc count or plain",
+    )?;
+    refuse_if(
+        options.allocator == Some(Allocator::System),
+        "--region: nothing is in it with --allocator system; expected --allocator mimalloc \
+         or pymalloc",
+    )?;
+    refuse_if(
+        options.retain == Retention::Speed,
+        "--retain speed: reserves memory outside of the region; expected balanced or small",
+    )?;
+    refuse_if(
+        options.numpy.allocator == Some(ArrayAllocator::Bfc),
+        "--numpy bfc: has a region of its own outside of --region; expected mimalloc or pool",
+    )?;
+    refuse_if(
+        options.numpy.allocator == Some(ArrayAllocator::System),
+        "--numpy system: takes array data from outside of --region; expected mimalloc or pool",
+    )
 }

@@ -124,6 +124,13 @@ macro_rules! options {
                 }
             }
 
+            /// Takes away the part of an option that has the key, or all of its parts.
+            pub(super) fn forget(&mut self, option: &str, key: Option<&str>) {
+                $($($(if option == $option && key.is_none_or(|key| key == $key) {
+                    self.$field = None;
+                })+)+)+
+            }
+
             /// The parts of an option's value, each with its key.
             pub(super) fn parts(&self, row: &Row) -> Vec<(&'static str, OsString)> {
                 let mut parts = Vec::new();

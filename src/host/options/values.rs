@@ -16,26 +16,20 @@ impl Values {
         given: impl Iterator<Item = Given<'a>>,
     ) -> Result<(), Error> {
         let mut seen = Vec::new();
-        for Given {
-            part,
-            text,
-            by_variable,
-        } in given
-        {
-            let mut name = match by_variable {
+        for given in given {
+            let (part, by_variable) = (given.part, given.by_variable);
+            let name = match by_variable {
                 true => row.variable,
                 false => row.option,
-            }
-            .to_owned();
-            if !part.key.is_empty() {
-                name = format!("{name} {}", part.name());
-            }
+            };
+            let name = format!("{name} {}", part.name());
+            let name = name.trim_end();
             let bad = |reason: &str| Error::option(format!("{name}: {reason}"));
             if seen.contains(&part.key) && !part.is_list {
                 return Err(bad("given more than once"));
             }
             seen.push(part.key);
-            let text = match (text, part.takes_value()) {
+            let text = match (given.text, part.takes_value()) {
                 (Some(text), true) => text,
                 (None, false) => b"1",
                 (None, true) => return Err(bad(&format!("expected a value, {}", part.key))),
@@ -134,6 +128,15 @@ mod tests {
             ),
             ("--lines", "64K,seed=7,native", "65536,seed=7,native"),
             ("--lines", "native", "native"),
+            ("--lines", "off", "off"),
+            ("--lines", "on,seed=0", "131072,seed=0"),
+            ("--timeline", "/a,interval=1m", "/a,interval=60s"),
+            (
+                "--numpy",
+                "limit=auto,region=100",
+                "limit=auto,region=100B:100B",
+            ),
+            ("--numpy", "limit=1KiB", "limit=1024B"),
             ("--live", "/tmp/a,b", "/tmp/a,b"),
             ("--brief", "/tmp/a,b;c", "/tmp/a,b;c"),
             ("--stats", "file=/a,,b;c,json", "json,file=/a,,b;c"),
@@ -167,6 +170,28 @@ mod tests {
             assert_eq!(again.variable(row), variable, "{option}");
             assert_eq!(values.exports(&[]).len(), 1);
             assert_eq!(again.exports(&[]).len(), 0);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (words, texts) in [
+            (
+                "--lines=",
+                " 0 -1 2T yes 64K, 64K,seed= off,seed=1 64K,seed=1,seed=2",
+            ),
+            ("--numpy=align=", " 0 8 48 8192 x"),
+            ("--numpy=region=", " 0 2M:1M 1M: :1M M 1M:2M:3M 1M,2M -1"),
+            ("--numpy=limit=", " M -1 1.5X 99999999999999999999G"),
+            ("--timeline=T,interval=", " 10 ms 0.5ms 2h -1s nans 10msx"),
+        ] {
+            let (option, _) = words.split_once('=').unwrap();
+            let row = row_of(option.as_bytes()).unwrap();
+            for text in texts.split(' ') {
+                let word = format!("{words}{text}");
+                let given = parts_of(row, std::iter::once(word.as_bytes()), None);
+                assert!(Values::default().read(row, given).is_err(), "{word}");
+            }
         }
     }
 }

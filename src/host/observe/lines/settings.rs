@@ -73,36 +73,3 @@ impl fmt::Display for LineSettings {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_read_back_as_it_was() {
-        for text in ["on", "off", "1", "64K", "1M,seed=7", "on,seed=0"] {
-            let settings: LineSettings = text.parse().unwrap();
-            assert_eq!(
-                settings.to_string().parse::<LineSettings>().unwrap(),
-                settings
-            );
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for text in [
-            "",
-            "0",
-            "-1",
-            "2T",
-            "yes",
-            "64K,",
-            "64K,seed=",
-            "off,seed=1",
-            "64K,seed=1,seed=2",
-        ] {
-            assert!(text.parse::<LineSettings>().is_err(), "{text}");
-        }
-    }
-}

@@ -55,21 +55,3 @@ impl TimelineSettings {
         self.timeline.is_some() || self.brief.is_some() || self.renderer.is_some()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_times_with_a_unit() {
-        let read = |text: &str| text.parse::<Interval>().ok().map(|interval| interval.0);
-        assert_eq!(read("10ms"), Some(Duration::from_millis(10)));
-        assert_eq!(read("0.5s"), Some(Duration::from_millis(500)));
-        assert_eq!(read("1m"), Some(Duration::from_secs(60)));
-        for bad in ["", "10", "ms", "0.5ms", "2h", "-1s", "nans", "1 s", "10msx"] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-        let shown = Interval(Duration::from_millis(10)).to_string();
-        assert_eq!(read(&shown), Some(Duration::from_millis(10)));
-    }
-}

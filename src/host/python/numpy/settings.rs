@@ -97,35 +97,3 @@ pub const DEFAULT_ALIGNMENT: Alignment = Alignment(64);
 
 /// The largest alignment of [`ArrayAllocator::Bfc`], whose chunks are multiples of it.
 pub const REGION_ALIGNMENT: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_read_back_as_it_was() {
-        for text in ["auto", "100", "64M", "1KiB"] {
-            let limit: PoolLimit = text.parse().unwrap();
-            assert_eq!(limit.to_string().parse::<PoolLimit>().unwrap(), limit);
-        }
-        for text in ["1M", "1M:2G", "100:100"] {
-            let region: ArrayRegion = text.parse().unwrap();
-            assert_eq!(region.to_string().parse::<ArrayRegion>().unwrap(), region);
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for text in ["", "0", "8", "48", "8192", "x"] {
-            assert!(text.parse::<Alignment>().is_err(), "{text}");
-        }
-        for text in [
-            "", "0", "2M:1M", "1M:", ":1M", "M", "1M:2M:3M", "1M,2M", "-1",
-        ] {
-            assert!(text.parse::<ArrayRegion>().is_err(), "{text}");
-        }
-        for text in ["", "M", "-1", "1.5X", "99999999999999999999G"] {
-            assert!(text.parse::<PoolLimit>().is_err(), "{text}");
-        }
-    }
-}
