@@ -2,7 +2,14 @@
 
 use crate::bytes;
 use crate::cpython::objects::{Kind, Object, Raised, or_none};
-use crate::ledger::Scope;
+use crate::ledger::{Account, Scope};
+use pyhost_os::named::Named;
+
+/// The account of that name; None for another object.
+pub fn account(name: &Object<'_>) -> Option<Account> {
+    let named = name.with_text(|name| Account::of_name(str::from_utf8(name).ok()?));
+    named.flatten()
+}
 
 /// The scope that an `account` argument names: the total if it is left out or None. ValueError for another.
 pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Result<Scope, Raised<'a>> {

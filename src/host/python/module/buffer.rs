@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use super::arguments::shown;
+use super::arguments::{self, shown};
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
 };
@@ -99,9 +99,8 @@ struct Buffer {
 }
 
 fn account_named<'a>(name: &Object<'a>) -> Result<Account, Raised<'a>> {
-    let is_its = |account: &Account, name: &[u8]| account.name().as_bytes() == name;
-    let named = name.with_text(|name| ACCOUNTS.into_iter().find(|account| is_its(account, name)));
-    named.flatten().ok_or_else(|| {
+    let named = arguments::account(name).filter(|account| ACCOUNTS.contains(account));
+    named.ok_or_else(|| {
         let text = format!(
             "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{}'",
             shown(name)

@@ -27,72 +27,37 @@ struct Part {
     names: &'static [&'static CStr],
 }
 
+/// A text that ends with a zero.
+const fn c_text(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a zero at the end"),
+    }
+}
+
+/// The part in a file of `library`: its module and its names.
+macro_rules! part {
+    ($file:literal of $module:ident: $($name:ident)*) => {
+        Part {
+            file: c_text(concat!("<pyhost>/", $file, "\0")),
+            source: concat!(include_str!(concat!("library/", $file)), "\0"),
+            module: $module,
+            names: &[$(c_text(concat!(stringify!($name), "\0"))),*],
+        }
+    };
+}
+
 static PARTS: [Part; 7] = [
-    Part {
-        file: c"<pyhost>/snapshots.py",
-        source: concat!(include_str!("library/snapshots.py"), "\0"),
-        module: NAME,
-        names: &[
-            c"snapshot",
-            c"Snapshot",
-            c"Figures",
-            c"Diff",
-            c"DiffRow",
-            c"_Accounts",
-            c"_signed",
-            c"_table",
-        ],
-    },
-    Part {
-        file: c"<pyhost>/tracking.py",
-        source: concat!(include_str!("library/tracking.py"), "\0"),
-        module: NAME,
-        names: &[
-            c"TrackedAccount",
-            c"_accounts",
-            c"_head",
-            c"_show",
-            c"_wrap",
-        ],
-    },
-    Part {
-        file: c"<pyhost>/lines.py",
-        source: concat!(include_str!("library/lines.py"), "\0"),
-        module: NAME,
-        names: &[c"Lines", c"_where"],
-    },
-    Part {
-        file: c"<pyhost>/display.py",
-        source: concat!(include_str!("library/display.py"), "\0"),
-        module: NAME,
-        names: &[c"_html_of_track", c"_html_of_lines", c"_bundle"],
-    },
-    Part {
-        file: c"<pyhost>/expected.py",
-        source: concat!(include_str!("library/expected.py"), "\0"),
-        module: NAME,
-        names: &[c"expect_freed", c"check_expected", c"Expected", c"Kept"],
-    },
-    Part {
-        file: c"<pyhost>/leaks.py",
-        source: concat!(include_str!("library/leaks.py"), "\0"),
-        module: NAME,
-        names: &[c"leaks", c"Leaks"],
-    },
-    Part {
-        file: c"<pyhost>/notebook.py",
-        source: concat!(include_str!("library/notebook.py"), "\0"),
-        module: NAME,
-        names: &[c"load_ipython_extension", c"unload_ipython_extension"],
-    },
+    part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _signed _table),
+    part!("tracking.py" of NAME: TrackedAccount _accounts _head _rows _show _wrap),
+    part!("lines.py" of NAME: Lines _where),
+    part!("display.py" of NAME: _html_of_track _html_of_lines _bundle),
+    part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
+    part!("leaks.py" of NAME: leaks Leaks),
+    part!("notebook.py" of NAME: load_ipython_extension unload_ipython_extension),
 ];
 
-static PLUGIN: Part = Part {
-    file: c"<pyhost>/pytest_plugin.py",
-    source: concat!(include_str!("library/pytest_plugin.py"), "\0"),
-    module: PLUGIN_NAME,
-    names: &[],
-};
+static PLUGIN: Part = part!("pytest_plugin.py" of PLUGIN_NAME:);
 
 /// The pytest plugin's module.
 const PLUGIN_NAME: &CStr = c"pyhost_pytest";
@@ -206,10 +171,12 @@ fn numbers<const N: usize>(gil: Gil<'_>, numbers: [u64; N]) -> Returned<'_> {
     gil.tuple_of(N, numbers.into_iter().map(|number| gil.unsigned(number)))
 }
 
+/// A number of bytes as people read it.
 fn text<'a>(_: This<'a, Module>, bytes: &Object<'a>) -> Returned<'a> {
     bytes.gil().text(&Bytes(bytes.as_unsigned()?).to_string())
 }
 
+/// The bytes that a text such as '64M' means; None for another text.
 fn size<'a>(_: This<'a, Module>, size: &Object<'a>) -> Returned<'a> {
     match parsed(size) {
         Some(bytes) => size.gil().unsigned(bytes),
@@ -229,13 +196,9 @@ pub const METHODS: [Method<Module>; 5] = [
         names,
         c"The names of the module, those of parts that were not run too.",
     ),
-    Method::plain(c"_moment", moment, c"What a snapshot is made of."),
-    Method::one(c"_text", text, c"A number of bytes as people read it."),
-    Method::one(
-        c"_size",
-        size,
-        c"The bytes that a text such as '64M' means; None for another text.",
-    ),
+    Method::plain(c"_moment", moment, c""),
+    Method::one(c"_text", text, c""),
+    Method::one(c"_size", size, c""),
 ];
 
 fn fill_plugin<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {

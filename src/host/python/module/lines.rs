@@ -35,6 +35,7 @@ fn lines(module: This<'_, Module>) -> Returned<'_> {
     object(gil, |take| report::with_lines(gil, take))
 }
 
+/// Whether a file is of the user's own code, and the package that it is of, or None.
 fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
     let gil = file.gil();
     let origin = file.with_text(|text| {
@@ -48,9 +49,5 @@ fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
 /// The functions, for the module's table.
 pub const METHODS: [Method<Module>; 2] = [
     Method::plain(c"lines", lines, DOC),
-    Method::one(
-        c"_origin",
-        origin,
-        c"Whether a file is of the user's own code, and the package that it is of, or None.",
-    ),
+    Method::one(c"_origin", origin, c""),
 ];

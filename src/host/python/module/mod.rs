@@ -27,7 +27,7 @@ use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
 use crate::ledger::HEADER;
-use crate::ledger::{Account, LEDGER};
+use crate::ledger::LEDGER;
 use crate::observe::exit_report;
 use crate::observe::report::{self, Sink};
 use dictionary::Dictionary;
@@ -135,13 +135,10 @@ fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
 
 fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let gil = module.gil();
-    let account = name.with_text(|text| {
-        let mut all = Account::ALL.into_iter();
-        all.find(|account| account.name().as_bytes() == text)
-    });
+    let account = arguments::account(name);
     // Nothing allocates in the walked heap between the two counts.
     let ledger = LEDGER.snapshot();
-    let found = account.flatten().and_then(|account| {
+    let found = account.and_then(|account| {
         let found = heap::walk(account)?;
         Some((ledger.account(account), found))
     });

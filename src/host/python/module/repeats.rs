@@ -54,11 +54,12 @@ fn is_on(current: &Option<Repeats>) -> bool {
         .is_some_and(|other| other.owner.0 == process::id())
 }
 
+/// Whether a measurement goes on.
 fn on(module: This<'_, Module>) -> Returned<'_> {
     module.gil().bool(is_on(&current()))
 }
 
-/// Whether it begins: not while another measurement goes on.
+/// Prepares to measure so many calls; returns False while another measurement goes on.
 fn begin<'a>(_: This<'a, Module>, count: &Object<'a>) -> Returned<'a> {
     let gil = count.gil();
     let count = count.as_unsigned()?;
@@ -129,6 +130,7 @@ impl Repeats {
     }
 }
 
+/// Keeps the figures of this moment: before the first call, and after each.
 fn take(module: This<'_, Module>) -> Returned<'_> {
     if let Some(repeats) = current().as_mut() {
         repeats.take();
@@ -170,7 +172,7 @@ fn classes<'a>(gil: Gil<'a>, grown: &[Grown]) -> Returned<'a> {
     Ok(list)
 }
 
-/// The figures of the measurement.
+/// The figures of each account, moment by moment, and the size classes that grew.
 fn figures(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
     let (mut words, mut grown) = (MmapVec::new(), MmapVec::<Grown>::new());
@@ -185,7 +187,7 @@ fn figures(module: This<'_, Module>) -> Returned<'_> {
     gil.tuple([rows(gil, &words)?, classes(gil, &grown)?])
 }
 
-/// Begins to record each allocation with its line, unless samples are taken already: whether it began.
+/// Records each allocation with its line until the end; returns False if lines are recorded already.
 fn lines(module: This<'_, Module>) -> Returned<'_> {
     let begins = !sampling::is_on() && lines::begin(1);
     if begins {
@@ -197,7 +199,7 @@ fn lines(module: This<'_, Module>) -> Returned<'_> {
     module.gil().bool(begins)
 }
 
-/// Ends the calling thread's measurement, if it has begun one.
+/// Ends the calling thread's measurement, if it has begun one, and forgets its lines.
 fn end(module: This<'_, Module>) -> Returned<'_> {
     let ended = current().take_if(|it| it.owner == caller());
     if ended.is_some_and(|ended| ended.has_lines) {
@@ -209,30 +211,10 @@ fn end(module: This<'_, Module>) -> Returned<'_> {
 
 /// For the module's table.
 pub const METHODS: [Method<Module>; 6] = [
-    Method::plain(c"_repeats_on", on, c"Whether a measurement goes on."),
-    Method::one(
-        c"_repeats_begin",
-        begin,
-        c"Prepare to measure so many calls; False while another measurement goes on.",
-    ),
-    Method::plain(
-        c"_repeats_take",
-        take,
-        c"Keep the figures of this moment: before the first call, and after each.",
-    ),
-    Method::plain(
-        c"_repeats_figures",
-        figures,
-        c"The figures of each account, moment by moment, and the size classes that grew.",
-    ),
-    Method::plain(
-        c"_repeats_lines",
-        lines,
-        c"Record each allocation with its line until the end; False if lines are recorded already.",
-    ),
-    Method::plain(
-        c"_repeats_end",
-        end,
-        c"End the calling thread's measurement, and forget its lines.",
-    ),
+    Method::plain(c"_repeats_on", on, c""),
+    Method::one(c"_repeats_begin", begin, c""),
+    Method::plain(c"_repeats_take", take, c""),
+    Method::plain(c"_repeats_figures", figures, c""),
+    Method::plain(c"_repeats_lines", lines, c""),
+    Method::plain(c"_repeats_end", end, c""),
 ];

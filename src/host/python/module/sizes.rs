@@ -1,5 +1,6 @@
 //! The module's functions about size classes and the resident size.
 
+use super::arguments;
 use super::dictionary::Dictionary;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
 use crate::cpython::objects::{Gil, Kind, Raised, Returned};
@@ -42,11 +43,8 @@ fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Accoun
     let Some(name) = name.filter(|name| !name.is_none()) else {
         return Ok(None);
     };
-    let found = name.with_text(|text| {
-        let mut all = ACCOUNTS_WITH_CLASSES.into_iter();
-        all.find(|account| account.name().as_bytes() == text)
-    });
-    let account = found.flatten().ok_or_else(|| {
+    let named = arguments::account(name).filter(|it| ACCOUNTS_WITH_CLASSES.contains(it));
+    let account = named.ok_or_else(|| {
         let text = format!(
             "{function}: account must be None or one of 'raw', 'mem', 'obj', 'numpy', 'native'"
         );

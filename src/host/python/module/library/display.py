@@ -5,7 +5,7 @@ Run in every interpreter that asks for it, and not before. The styles are in the
 
 from html import escape
 
-from pyhost import _head, _signed, _text, _where
+from pyhost import _head, _rows, _text, _where
 
 _LEFT = "text-align:left"
 _RIGHT = "text-align:right"
@@ -39,16 +39,10 @@ def _html_of_lines(lines, views=("at_peak", "live")):
 
 def _html_of_track(tracked):
     try:
-        head = _head(tracked)
-        accounts = tracked.accounts
+        head, (titles, *rows) = _head(tracked), _rows(tracked)
     except RuntimeError:  # nothing was measured yet
         return f"<pre>{escape(repr(tracked))}</pre>"
-    rows = [(name, _text(account.peak_bytes), _text(account.peak_growth_bytes), _signed(account.growth_bytes),
-             f"{account.growth_blocks:+d}", str(account.allocations))
-            for name, account in accounts.items()
-            if account.allocations or account.growth_bytes or account.growth_blocks]
-    columns = ("account", "peak", "above begin", "growth", "blocks", "allocations")
-    found = [_table(head, columns, rows, (0,))]
+    found = [_table(head, titles, rows, (0,))]
     lines = tracked.lines
     if lines is None:
         found.append("<p>Which lines: run under <code>pyhost --lines</code>.</p>")

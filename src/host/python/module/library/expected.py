@@ -371,10 +371,10 @@ def _step(holder, held, state):
     if kind is types.CellType:
         return ("" if state == "cell" else ".cell_contents"), ""
     if isinstance(holder, (list, tuple, collections.deque)):
-        own = _index_of(holder, held)
-        if own is not None:
-            return f"[{own}]", ""
-    if isinstance(holder, (set, frozenset)) and held in _Identity(holder):
+        for index, value in enumerate(tuple(holder) if type(holder) is collections.deque else holder):
+            if value is held:
+                return f"[{index}]", ""
+    if isinstance(holder, (set, frozenset)) and any(element is held for element in tuple(holder)):  # by no code of theirs
         return ".<element>", ""
     if kind is types.FunctionType and held is holder.__closure__:
         return "", holder.__code__.co_freevars
@@ -389,28 +389,11 @@ def _step(holder, held, state):
     return _attribute_of(holder, held), ""
 
 
-class _Identity:
-    """The elements of a set, compared by identity: no code of theirs is run."""
-
-    def __init__(self, elements):
-        self.elements = elements
-
-    def __contains__(self, wanted):
-        return any(element is wanted for element in tuple(self.elements))
-
-
 def _key_of(holder, held, is_namespace):
     for key, value in list(dict.items(holder)):
         if value is held:
             return f".{key}" if is_namespace and type(key) is str else f"[{_shown(key)}]"
     return f".<key {_shown(held)}>"
-
-
-def _index_of(holder, held):
-    for index, value in enumerate(tuple(holder) if type(holder) is collections.deque else holder):
-        if value is held:
-            return index
-    return None
 
 
 def _shown(key):
@@ -449,20 +432,11 @@ _ATTRIBUTES = (
 
 def _local_of(holder, held):
     """The name of a local of a frame, a generator or a coroutine."""
-    if type(holder) is types.FrameType:
-        frame = holder
-    else:
-        for kind, (attribute, *_) in _ATTRIBUTES[4:7]:
-            if isinstance(holder, kind):
-                frame = getattr(holder, attribute)
-                break
-        else:
-            return None
-    if frame is None or frame is held:
+    frames = [getattr(holder, names[0]) for kind, names in _ATTRIBUTES[4:7] if isinstance(holder, kind)]
+    frame = holder if type(holder) is types.FrameType else frames[0] if frames else None
+    if frame is None or frame is held or not frame.f_code.co_flags & _OPTIMIZED:
         return None
     function = f" of {frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
-    if not frame.f_code.co_flags & _OPTIMIZED:
-        return None
     return next((name + function for name, key in _locals_of(frame) if key == id(held)), None)
 
 

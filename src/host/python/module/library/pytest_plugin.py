@@ -24,7 +24,7 @@ import pytest
 import pyhost
 
 if pyhost.active:
-    from pyhost import _size, _table, _text, check_heap, fail, leaks, memory_stats, track
+    from pyhost import _signed, _size, _table, _text, check_heap, fail, leaks, memory_stats, track
 else:
     def _size(_):
         return 1  # no size is compared with anything
@@ -162,27 +162,18 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line(
-        "markers",
+    for marker in (
         "limit_memory(size, account=None): fail the test if its peak grows by more than size, such as '24 MB', in "
         "account ('raw', 'mem', 'obj', 'arena', 'numpy', 'native'), or in all together (pyhost).",
-    )
-    config.addinivalue_line(
-        "markers",
         "limit_leaks(size='0 B', repeat=16, warmup=4): call the test again and again, with the same fixtures, and fail it if "
         "more than size is left behind with every call (pyhost).",
-    )
-    config.addinivalue_line(
-        "markers",
         "check_heap: look at every block after the test, and fail it if one was written to outside of its bytes or after it "
         "was freed; with pyhost --debug-hooks (pyhost).",
-    )
-    config.addinivalue_line(
-        "markers",
         "fail_requests(accounts=None, above=None, most=1000): call the test once, and then again and again, with the same "
         "fixtures; in each call the next request for memory fails, and any exception but MemoryError fails the test; with "
         "pyhost --fail when=open (pyhost).",
-    )
+    ):
+        config.addinivalue_line("markers", marker)
     if not pyhost.active:
         return
     option = config.option
@@ -190,10 +181,9 @@ def pytest_configure(config):
         for name in ("update", "fail_on_regression"):
             if getattr(option, f"memory_{name}"):
                 raise pytest.UsageError(f"--memory-{name.replace('_', '-')}: expected --memory-baseline FILE, too")
-    is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(_Meter(config), "pyhost_meter")
     config.pluginmanager.register(_Repeater(), "pyhost_repeater")
-    if is_worker:
+    if hasattr(config, "workerinput"):
         config.pluginmanager.register(_Worker(), "pyhost_worker")
     else:
         config.pluginmanager.register(_Reporter(config), "pyhost_reporter")
@@ -454,10 +444,6 @@ def _exceeded(name, limit, tracked, measured):
     return "\n".join(lines)
 
 
-def _signed(count):
-    return ("-" if count < 0 else "+") + _text(abs(count))
-
-
 class _Worker:
     """In a worker of xdist: tells the controller what the process took."""
 
@@ -476,7 +462,7 @@ class _Reporter:
         self.baseline = None
         option = config.option
         self.path = option.memory_baseline and os.path.join(config.invocation_params.dir, option.memory_baseline)
-        if self.path and os.path.exists(self.path) and not _is_empty(self.path):
+        if self.path and os.path.exists(self.path) and (not os.path.isfile(self.path) or os.path.getsize(self.path)):
             self.baseline = _read(self.path)
         elif self.path and not os.path.isdir(os.path.dirname(self.path) or "."):
             raise pytest.UsageError(f"--memory-baseline: '{self.path}' cannot be written; expected a folder for it")
@@ -537,17 +523,14 @@ class _Reporter:
         place = os.path.realpath(self.path)  # a link stays one
         unfinished = f"{place}.{os.getpid()}.tmp"
         try:
-            try:
-                with open(unfinished, "x", encoding="utf-8") as file:
-                    json.dump(content, file, indent=1)
-                    file.write("\n")
-                os.replace(unfinished, place)
-            except OSError as error:
-                if error.errno != errno.EEXIST and os.path.exists(unfinished):
-                    os.remove(unfinished)
-                raise
+            with open(unfinished, "x", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+                file.write("\n")
+            os.replace(unfinished, place)
         except OSError as error:
             self.written = f"baseline {self.path} cannot be written: {error.strerror}"
+            if error.errno != errno.EEXIST and os.path.exists(unfinished):
+                os.remove(unfinished)
         else:
             self.written = f"baseline {self.path} written: {len(self.passed)} of {len(tests)} tests are of this run"
 
@@ -560,16 +543,10 @@ class _Reporter:
         terminalreporter.write_sep("=", "memory (pyhost)")
         write = terminalreporter.write_line
         if top or limited:
-            for line in self._top(top or _TOP):
+            for line in (*self._top(top or _TOP), *self._left(top or _TOP)):
                 write(line)
-        if top or limited:
-            for line in self._left(top or _TOP):
-                write(line)
-        for line in self._totals():
+        for line in (*self._totals(), *(self._compared() if self.compares else ())):
             write(line)
-        if self.compares:
-            for line in self._compared():
-                write(line)
         if self.written:
             write(self.written)
         for option, count in needs.items():
@@ -630,10 +607,6 @@ class _Reporter:
 
 def _tests(count):
     return "1 test" if count == 1 else f"{count} tests"
-
-
-def _is_empty(path):
-    return os.path.isfile(path) and os.path.getsize(path) == 0
 
 
 def _read(path):

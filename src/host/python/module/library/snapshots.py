@@ -16,11 +16,10 @@ class _Frozen:
         for name, value in zip(self.__slots__, values):
             object.__setattr__(self, name, value)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name, value=None):
         raise AttributeError(f"{type(self).__name__} is immutable")
 
-    def __delattr__(self, name):
-        raise AttributeError(f"{type(self).__name__} is immutable")
+    __delattr__ = __setattr__
 
     def __eq__(self, other):
         if type(other) is not type(self):

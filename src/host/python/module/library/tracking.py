@@ -19,12 +19,9 @@ class TrackedAccount:
 
     __slots__ = ("peak_bytes", "peak_growth_bytes", "growth_bytes", "growth_blocks", "allocations")
 
-    def __init__(self, peak_bytes, peak_growth_bytes, growth_bytes, growth_blocks, allocations):
-        self.peak_bytes = peak_bytes
-        self.peak_growth_bytes = peak_growth_bytes
-        self.growth_bytes = growth_bytes
-        self.growth_blocks = growth_blocks
-        self.allocations = allocations
+    def __init__(self, *figures):
+        for name, figure in zip(self.__slots__, figures):
+            setattr(self, name, figure)
 
     def __repr__(self):
         return "pyhost.TrackedAccount(" + ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__) + ")"
@@ -43,15 +40,23 @@ def _head(tracked):
             f"growth {_signed(tracked.growth_bytes)}; {tracked.seconds:.3f} s")
 
 
-def _show(tracked):
-    """The text of a track: its figures as a whole, then a row an account that moved, and the lines."""
-    from pyhost import _signed, _table
+def _rows(tracked):
+    """The titles, and a row an account that moved, as texts."""
+    from pyhost import _signed
 
     rows = [("account", "peak", "above begin", "growth", "blocks", "allocations")]
     for name, account in tracked.accounts.items():
         if account.allocations or account.growth_bytes or account.growth_blocks:
             rows.append((name, _text(account.peak_bytes), _text(account.peak_growth_bytes),
                          _signed(account.growth_bytes), f"{account.growth_blocks:+d}", str(account.allocations)))
+    return rows
+
+
+def _show(tracked):
+    """The text of a track: its figures as a whole, then a row an account that moved, and the lines."""
+    from pyhost import _table
+
+    rows = _rows(tracked)
     lines = [_head(tracked)]
     if len(rows) > 1:
         lines.append(_table(rows))
