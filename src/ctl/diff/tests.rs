@@ -47,26 +47,20 @@ fn lines(interval: i64, rows: &[(&str, i64, i64, &str)], sum: i64) -> Stacks {
     .unwrap()
 }
 
-/// The changed lines of the JSON form: name, change, error.
-fn changes(a: &Stacks, b: &Stacks) -> Vec<(String, i64, i64)> {
-    let [_, json] = forms(
-        &Summary::default(),
-        &Summary::default(),
-        Some(&LineChanges::new(a, b, View::Live)),
-    );
+/// The changed lines of the JSON form: function, change, error.
+fn changes(a: &Stacks, b: &Stacks) -> Vec<String> {
+    let changes = LineChanges::new(a, b, View::Live);
+    let none = Summary::default();
+    let [_, json] = forms(&none, &none, Some(&changes));
     let json: Value = serde_json::from_str(&json).unwrap();
-    let changes = json["lines"]["changes"].as_array().unwrap().iter();
-    let int = |value: &Value| value.as_i64().unwrap();
-    changes
-        .map(|change| {
-            assert_eq!(
-                int(&change["b"]) - int(&change["a"]),
-                int(&change["change"])
-            );
-            let name = change["function"].as_str().unwrap().to_owned();
-            (name, int(&change["change"]), int(&change["error_bytes"]))
-        })
-        .collect()
+    let change = |row: &Value| {
+        let [a, b, change] = ["a", "b", "change"].map(|side| row[side].as_i64().unwrap());
+        assert_eq!(b - a, change);
+        let function = row["function"].as_str().unwrap();
+        format!("{function} {change} {}", row["error_bytes"])
+    };
+    let changes = json["lines"]["changes"].as_array().unwrap();
+    changes.iter().map(change).collect()
 }
 
 #[test]
@@ -84,9 +78,8 @@ fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
         ("obj", 2000, 300, "new"),
     ];
     let (a, b) = (lines(100, &a, 0), lines(100, &b, 0));
-    let expected = [("new", 2000, 300), ("just", 351, 350), ("gone", -900, 300)];
-    let expected = expected.map(|(name, change, error)| (name.to_owned(), change, error));
-    assert_eq!(changes(&a, &b), expected);
+    let changed = ["new 2000 300", "just 351 350", "gone -900 300"];
+    assert_eq!(changes(&a, &b), changed);
     let text = LineChanges::new(&a, &b, View::Live).to_text();
     assert_has(
         &text,
@@ -97,8 +90,7 @@ fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
         ],
     );
     assert!(!text.contains("same"), "{text}");
-    let back = [("gone", 900, 300), ("just", -351, 350), ("new", -2000, 300)];
-    let back = back.map(|(name, change, error)| (name.to_owned(), change, error));
+    let back = ["gone 900 300", "just -351 350", "new -2000 300"];
     assert_eq!(changes(&b, &a), back);
 }
 
@@ -108,33 +100,23 @@ fn the_wider_interval_counts_once() {
         lines(10, &[], 0),
         lines(100, &[("obj", 1000, 300, "new")], 0),
     );
-    assert_eq!(changes(&a, &b), [("new".to_owned(), 1000, 300)]);
+    assert_eq!(changes(&a, &b), ["new 1000 300"]);
     let exact = lines(1, &[("obj", 1000, 0, "new")], 0);
-    assert_eq!(
-        changes(&lines(1, &[], 0), &exact),
-        [("new".to_owned(), 1000, 0)]
-    );
-    assert_eq!(changes(&exact, &exact), []);
+    assert_eq!(changes(&lines(1, &[], 0), &exact), ["new 1000 0"]);
+    assert!(changes(&exact, &exact).is_empty());
 }
 
 #[test]
 fn a_stack_that_may_have_been_left_out_before_is_not_new() {
     // A leaves out 5,000 bytes, in stacks of at most 700.
     let a = lines(1, &[("obj", 800, 0, "kept"), ("obj", 700, 0, "last")], 6500);
-    let near = [
-        ("obj", 800, 0, "kept"),
-        ("obj", 700, 0, "last"),
-        ("obj", 700, 0, "listed"),
-    ];
-    assert_eq!(changes(&a, &lines(1, &near, 0)), []);
-    let far = [
-        ("obj", 801, 0, "kept"),
-        ("obj", 700, 0, "last"),
-        ("obj", 900, 0, "listed"),
-    ];
-    let expected = [("listed".to_owned(), 900, 700), ("kept".to_owned(), 1, 0)];
-    let far = lines(1, &far, 0);
-    assert_eq!(changes(&a, &far), expected);
+    let later = |kept: i64, listed: i64| {
+        let rows = [("kept", kept), ("last", 700), ("listed", listed)];
+        lines(1, &rows.map(|(name, bytes)| ("obj", bytes, 0, name)), 0)
+    };
+    assert!(changes(&a, &later(800, 700)).is_empty());
+    let far = later(801, 900);
+    assert_eq!(changes(&a, &far), ["listed 900 700", "kept 1 0"]);
     let text = LineChanges::new(&a, &far, View::Live).to_text();
     assert_has(&text, &["leave out: 4.9 KiB in A, 0 B in B\n"]);
 }
@@ -142,11 +124,9 @@ fn a_stack_that_may_have_been_left_out_before_is_not_new() {
 #[test]
 fn the_text_has_the_lines_that_grew_and_shrank_most() {
     let names: Vec<String> = (0..30).map(|number| format!("f{number}")).collect();
-    let rows: Vec<_> = names
-        .iter()
-        .zip(1..)
-        .map(|(name, bytes)| ("obj", bytes, 0, name.as_str()))
-        .collect();
+    let rows = names.iter().zip(1..);
+    let rows = rows.map(|(name, bytes)| ("obj", bytes, 0, name.as_str()));
+    let rows: Vec<_> = rows.collect();
     let (all, none) = (lines(1, &rows, 0), lines(1, &[], 0));
     for (a, b) in [(&none, &all), (&all, &none)] {
         let text = LineChanges::new(a, b, View::Live).to_text();

@@ -40,66 +40,43 @@ fn mixed() -> Stacks {
     .unwrap()
 }
 
-fn rows_of(stacks: &Stacks, view: View, by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
+/// The name, bytes and error of each row.
+fn rows_of(stacks: &Stacks, view: View, by: By, account: Option<&str>) -> Vec<String> {
     let table = Table::new(stacks, view, by, account);
     let row = |row: &Row| {
-        (
-            row.subject.to_string(),
-            row.sum.bytes,
-            stacks.error_bytes(row.sum),
-        )
+        let error = stacks.error_bytes(row.sum);
+        format!("{} {} {error}", row.subject, row.sum.bytes)
     };
     table.rows.iter().map(row).collect()
 }
 
-fn sums(stacks: &Stacks, view: View, by: By) -> Vec<(String, i64)> {
-    let rows = rows_of(stacks, view, by, None).into_iter();
-    rows.map(|(name, bytes, _)| (name, bytes)).collect()
-}
-
-fn named(by: By, account: Option<&str>) -> Vec<(String, i64, i64)> {
+fn named(by: By, account: Option<&str>) -> Vec<String> {
     rows_of(&mixed(), View::AtPeak, by, account)
-}
-
-fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
-    let owned = |(name, bytes, error): &(&str, i64, i64)| (name.to_string(), *bytes, *error);
-    rows.iter().map(owned).collect()
 }
 
 #[test]
 fn a_row_has_the_bytes_of_its_stacks_and_their_variances() {
-    let outside = ("outside of Python code", 600, 300);
-    let frozen = ("<frozen importlib>:1 in import", 500, 300);
-    let lines = [
-        ("/job.py:3 in load", 5500, 350),
-        ("/job.py:4 in keep", 1100, 420),
-        outside,
-        frozen,
-    ];
-    assert_eq!(named(By::Line, None), expected(&lines));
+    let outside = "outside of Python code 600 300";
+    let frozen = "<frozen importlib>:1 in import 500 300";
+    let lines = ["/job.py:3 in load 5500 350", "/job.py:4 in keep 1100 420"];
+    assert_eq!(named(By::Line, None), [lines[0], lines[1], outside, frozen]);
     // 30, 40 and 120 beside the three intervals.
-    let files = [
-        ("/job.py", 6600, 430),
-        outside,
-        ("<frozen importlib>", 500, 300),
-    ];
-    assert_eq!(named(By::File, None), expected(&files));
+    let files = ["/job.py 6600 430", outside, "<frozen importlib> 500 300"];
+    assert_eq!(named(By::File, None), files);
     let packages = [
-        ("pandas", 3000, 330),
-        ("standard library", 3000, 340),
-        ("yours", 1100, 420),
+        "pandas 3000 330",
+        "standard library 3000 340",
+        "yours 1100 420",
         outside,
     ];
-    assert_eq!(named(By::Package, None), expected(&packages));
-    let functions = named(By::Function, None);
-    assert_eq!(functions[0], ("load (/job.py)".to_owned(), 5500, 350));
+    assert_eq!(named(By::Package, None), packages);
+    assert_eq!(named(By::Function, None)[0], "load (/job.py) 5500 350");
     assert_eq!(named(By::Stack, None).len(), 5);
 }
 
 #[test]
 fn accounts_have_all_bytes_and_the_others_say_what_they_leave_out() {
-    let accounts = [("obj", 8000, 430), ("raw", 700, 300)];
-    assert_eq!(named(By::Account, None), expected(&accounts));
+    assert_eq!(named(By::Account, None), ["obj 8000 430", "raw 700 300"]);
     let stacks = mixed();
     for (by, left_out) in [(By::Account, 0), (By::Line, 1000), (By::Stack, 1000)] {
         let table = Table::new(&stacks, View::AtPeak, by, None);
@@ -114,11 +91,9 @@ fn accounts_have_all_bytes_and_the_others_say_what_they_leave_out() {
 
 #[test]
 fn mapped_is_beside_the_total_and_counts_where_it_is_asked_for() {
-    assert_eq!(
-        named(By::Line, Some("mapped")),
-        expected(&[("/job.py:4 in keep", 90_000, 300)])
-    );
-    assert_eq!(named(By::Line, Some("numpy")), []);
+    let rows = named(By::Line, Some("mapped"));
+    assert_eq!(rows, ["/job.py:4 in keep 90000 300"]);
+    assert!(named(By::Line, Some("numpy")).is_empty());
 }
 
 #[test]
@@ -179,37 +154,27 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     assert!(text.lines().count() < 30, "{text}");
     let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
     assert_eq!(json["rows"][0]["stack"].as_array().unwrap().len(), 1000);
-    assert_eq!(
-        json["rows"][0]["stack"][7],
-        json!({"file": "f.py", "line": 7, "function": "f"})
-    );
+    let call = json!({"file": "f.py", "line": 7, "function": "f"});
+    assert_eq!(json["rows"][0]["stack"][7], call);
 }
 
 #[test]
 fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
     let report = Report::of_json(&sample_value().to_string()).unwrap();
     let stacks = Stacks::by_thread(&report).unwrap();
-    let rest = "no object, or of a type that is not listed";
-    let (view, thread) = (View::Live, By::Thread);
-    for (view, by, rows) in [
-        (view, thread, &[("main", 200), ("work er", 100)][..]),
-        // The rows of other views have no thread.
-        (
-            View::Grown,
-            thread,
-            &[("thread that the report does not name", 200)],
-        ),
-        (view, By::Type, &[("list", 250), ("dict", 30), (rest, 20)]),
-    ] {
-        let found = sums(&stacks, view, by);
-        assert!(
-            found
-                .iter()
-                .map(|(name, bytes)| (name.as_str(), *bytes))
-                .eq(rows.iter().copied()),
-            "{found:?}"
-        );
-    }
+    let rows = |view, by| rows_of(&stacks, view, by, None);
+    assert_eq!(
+        rows(View::Live, By::Thread),
+        ["main 200 192", "work er 100 192"]
+    );
+    // The rows of other views have no thread.
+    let unknown = ["thread that the report does not name 200 192"];
+    assert_eq!(rows(View::Grown, By::Thread), unknown);
+    let rest = "no object, or of a type that is not listed 20 192";
+    assert_eq!(
+        rows(View::Live, By::Type),
+        ["list 250 192", "dict 30 192", rest]
+    );
 }
 
 #[test]
@@ -277,10 +242,10 @@ fn replaced() -> Value {
 #[test]
 fn a_line_whose_bytes_another_stack_replaced_has_not_grown() {
     let stacks = stacks_of(&replaced()).unwrap();
-    let named = |by| sums(&stacks, View::Grown, by);
-    assert_eq!(named(By::Line), [("/job.py:8 in more".to_owned(), 75)]);
-    assert_eq!(named(By::File), [("/job.py".to_owned(), 5)]);
-    assert_eq!(named(By::Account), [("obj".to_owned(), 5)]);
+    let named = |by| rows_of(&stacks, View::Grown, by, None);
+    assert_eq!(named(By::Line), ["/job.py:8 in more 75 0"]);
+    assert_eq!(named(By::File), ["/job.py 5 0"]);
+    assert_eq!(named(By::Account), ["obj 5 0"]);
     assert_eq!(named(By::Stack).len(), 2, "a stack that grew is one");
     let table = Table::new(&stacks, View::Grown, By::Line, None);
     assert_eq!((table.total, table.left_out), (75, 0));

@@ -145,34 +145,30 @@ mod tests {
 
     #[test]
     fn the_format_is_the_one_that_is_more_welcome() {
+        let open = "application/openmetrics-text";
+        let prometheus = format!(
+            "{open};version=1.0.0,{open};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+        );
         for (accept, expected) in [
-            (&[] as &[&str], false),
-            (&["*/*"], false),
-            (&["text/plain"], false),
-            (&["application/openmetrics-text"], true),
-            (&["Application/OpenMetrics-Text; version=1.0.0"], true),
-            (&["application/openmetrics-text;version=1.0.0;q=0"], false),
+            (vec![], false),
+            (vec!["*/*".to_owned()], false),
+            (vec!["text/plain".to_owned()], false),
+            (vec![open.to_owned()], true),
             (
-                &["application/openmetrics-text;q=0.4,text/plain;q=0.5"],
-                false,
-            ),
-            (
-                &[
-                    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-                ],
+                vec![format!("{}; version=1.0.0", open.to_uppercase())],
                 true,
             ),
+            (vec![format!("{open};version=1.0.0;q=0")], false),
+            (vec![format!("{open};q=0.4,text/plain;q=0.5")], false),
+            (vec![prometheus], true),
             (
-                &["text/plain;q=0.5", "application/openmetrics-text;q=0.5"],
+                vec!["text/plain;q=0.5".to_owned(), format!("{open};q=0.5")],
                 true,
             ),
-            (&["application/openmetrics-text;q=much"], false),
+            (vec![format!("{open};q=much")], false),
         ] {
-            assert_eq!(
-                prefers_openmetrics(accept.iter().copied()),
-                expected,
-                "{accept:?}"
-            );
+            let found = prefers_openmetrics(accept.iter().map(String::as_str));
+            assert_eq!(found, expected, "{accept:?}");
         }
     }
 }

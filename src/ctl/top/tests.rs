@@ -111,12 +111,8 @@ fn the_selected_host_stays_selected_and_in_sight() {
     let mut state = state_of(&all);
     let shown = |state: &mut View, pid: i32| {
         let lines = drawn(state, 80, 20);
-        lines
-            .iter()
-            .any(|line| line.starts_with(&format!("process {pid}:")))
-            && lines
-                .iter()
-                .any(|line| line.starts_with(&format!("{pid:>8} ")))
+        let has = |start: &str| lines.iter().any(|line| line.starts_with(start));
+        has(&format!("process {pid}:")) && has(&format!("{pid:>8} "))
     };
     assert!(shown(&mut state, 1));
     state.press(KeyCode::End);

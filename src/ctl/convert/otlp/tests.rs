@@ -39,29 +39,16 @@ fn every_index_leads_somewhere_and_every_entry_is_used() {
         let data = decoded(&stacks, view);
         let tables = tables(&data);
         let samples = || profiles(&data).iter().flat_map(|profile| &profile.samples);
-        assert_table(
-            &tables.stack_table,
-            samples().map(|sample| sample.stack_index),
-        );
-        let calls = tables
-            .stack_table
-            .iter()
-            .flat_map(|stack| &stack.location_indices);
+        let stacks = samples().map(|sample| sample.stack_index);
+        assert_table(&tables.stack_table, stacks);
+        let stacks = tables.stack_table.iter();
+        let calls = stacks.flat_map(|stack| &stack.location_indices);
         assert_table(&tables.location_table, calls.copied());
-        let lines = || {
-            tables
-                .location_table
-                .iter()
-                .flat_map(|location| &location.lines)
-        };
-        assert_table(
-            &tables.function_table,
-            lines().map(|line| line.function_index),
-        );
-        let of_calls = tables
-            .location_table
-            .iter()
-            .map(|location| &location.attribute_indices);
+        let locations = || tables.location_table.iter();
+        let lines = locations().flat_map(|location| &location.lines);
+        let functions = lines.map(|line| line.function_index);
+        assert_table(&tables.function_table, functions);
+        let of_calls = locations().map(|location| &location.attribute_indices);
         let of_samples = samples().map(|sample| &sample.attribute_indices);
         let attributes = of_calls.chain(of_samples).flatten();
         assert_table(&tables.attribute_table, attributes.copied());
@@ -77,17 +64,11 @@ fn every_index_leads_somewhere_and_every_entry_is_used() {
                 texts.extend([of.type_strindex, of.unit_strindex]);
             }
         }
-        texts.extend(
-            tables
-                .attribute_table
-                .iter()
-                .map(|attribute| attribute.key_strindex),
-        );
+        let attributes = tables.attribute_table.iter();
+        texts.extend(attributes.map(|attribute| attribute.key_strindex));
         assert_table(&tables.string_table, texts);
-        assert_eq!(
-            (tables.mapping_table.len(), tables.link_table.len()),
-            (1, 1)
-        );
+        let unused = (tables.mapping_table.len(), tables.link_table.len());
+        assert_eq!(unused, (1, 1));
     }
 }
 
@@ -116,8 +97,6 @@ fn native_calls_and_those_of_python_have_their_kinds() {
     });
     let kinds: HashSet<(&str, String)> = kinds.collect();
     let expected = [("f", "native"), ("g", "cpython")];
-    assert_eq!(
-        kinds,
-        expected.map(|(name, kind)| (name, kind.to_owned())).into()
-    );
+    let expected = expected.map(|(name, kind)| (name, kind.to_owned()));
+    assert_eq!(kinds, expected.into());
 }

@@ -70,16 +70,9 @@ fn every_reference_leads_somewhere_and_nothing_is_there_twice() {
     let strings: HashSet<&String> = profile.string_table.iter().collect();
     assert_eq!(strings.len(), profile.string_table.len());
     assert_eq!(profile.string_table[0], "");
-    let functions: HashSet<u64> = profile
-        .function
-        .iter()
-        .map(|function| function.id)
-        .collect();
-    let locations: HashSet<u64> = profile
-        .location
-        .iter()
-        .map(|location| location.id)
-        .collect();
+    let (functions, locations) = (profile.function.iter(), profile.location.iter());
+    let functions: HashSet<u64> = functions.map(|function| function.id).collect();
+    let locations: HashSet<u64> = locations.map(|location| location.id).collect();
     assert_eq!(functions.len(), profile.function.len());
     assert_eq!(locations.len(), profile.location.len());
     assert!(!functions.contains(&0) && !locations.contains(&0));

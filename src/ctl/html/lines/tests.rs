@@ -60,13 +60,10 @@ fn rows_of(tree: &Value, view: View, scope: i64) -> HashMap<Vec<String>, Vec<i64
             above => paths[above as usize].clone(),
         };
         let numbers = ints(&entry[2]);
-        let mut of_view = numbers.chunks(fields).filter(|row| row[0] == view as i64);
-        let of_view: Vec<&[i64]> = of_view.by_ref().collect();
-        let exact = of_view.iter().find(|row| row[1] == scope);
-        let only = of_view
-            .iter()
-            .find(|row| is_in_total(row[1].max(1)) && scope == 0);
-        let row = exact.or(only).map(|row| row[2..].to_vec());
+        let of_view = || numbers.chunks(fields).filter(|row| row[0] == view as i64);
+        let exact = of_view().find(|row| row[1] == scope);
+        let only = || of_view().find(|row| is_in_total(row[1].max(1)) && scope == 0);
+        let row = exact.or_else(only).map(|row| row[2..].to_vec());
         if path.is_empty() && entry[0] == -1 {
             found.extend(row.clone().map(|row| (Vec::new(), row)));
         }
@@ -80,7 +77,7 @@ fn rows_of(tree: &Value, view: View, scope: i64) -> HashMap<Vec<String>, Vec<i64
 }
 
 /// The sum of each frame, added up one by one.
-fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<String>, Amount> {
+fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<String>, Vec<i64>> {
     let mut found: HashMap<Vec<String>, Amount> = HashMap::new();
     for site in stacks.of_view(view) {
         let counts = account.map_or(crate::stacks::is_in_total(&site.account), |name| {
@@ -99,7 +96,9 @@ fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<St
             *known = known.plus(site.amount(view)).unwrap();
         }
     }
-    found
+    let figures = |sum: Amount| vec![sum.bytes, sum.blocks, sum.square.sqrt().round() as i64];
+    let found = found.into_iter();
+    found.map(|(path, sum)| (path, figures(sum))).collect()
 }
 
 #[test]
@@ -122,19 +121,10 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
         for view in View::ALL {
             for scope in 0..=accounts.len() {
                 let account = (scope > 0).then(|| accounts[scope - 1][0].as_str().unwrap());
-                let expected = sums_of(&stacks, view, account);
-                let expected: HashMap<_, _> = expected
-                    .into_iter()
-                    .map(|(path, sum)| {
-                        (
-                            path,
-                            vec![sum.bytes, sum.blocks, sum.square.sqrt().round() as i64],
-                        )
-                    })
-                    .collect();
+                let found = rows_of(&tree, view, scope as i64);
                 assert_eq!(
-                    rows_of(&tree, view, scope as i64),
-                    expected,
+                    found,
+                    sums_of(&stacks, view, account),
                     "{view:?} {account:?}"
                 );
             }
