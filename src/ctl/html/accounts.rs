@@ -36,20 +36,23 @@ pub fn section(report: &Report) -> Markup {
         None => html! { span.unknown { "none" } },
     };
     let sum = |figure: fn(&Account) -> i64| text::sum(accounts.values().map(figure));
+    let mut titles = vec![
+        "live",
+        "peak",
+        "live blocks",
+        "allocations",
+        "refused",
+        "failed",
+        "injected",
+        "cap",
+    ];
+    titles.extend(has_finalized.then_some("live, finalised"));
     let table = html! {
         table #accounts-table {
             thead { tr {
                 th scope="col" { "account" }
                 th scope="col" .wide-only { "peak, and live in it" }
-                th scope="col" .number { "live" }
-                th scope="col" .number { "peak" }
-                th scope="col" .number { "live blocks" }
-                th scope="col" .number { "allocations" }
-                th scope="col" .number { "refused" }
-                th scope="col" .number { "failed" }
-                th scope="col" .number { "injected" }
-                th scope="col" .number { "cap" }
-                @if has_finalized { th scope="col" .number { "live, finalised" } }
+                @for title in titles { th scope="col" .number { (title) } }
             } }
             tbody {
                 @for (name, account) in accounts {

@@ -38,37 +38,26 @@ fn about(row: &BalanceRow) -> &str {
     }
 }
 
-/// A part of the bar.
-struct SheetPart {
-    name: String,
-    class: &'static str,
-    bytes: i64,
-    from: f64,
-}
-
-/// Lays the rows and what remains side by side, in percent of their sum; none where it is 0.
-fn parts(balance: &Balance) -> (Vec<SheetPart>, f64) {
+/// The rows and what remains, side by side: the name, class and bytes of each, and the sum of those before it.
+fn parts(balance: &Balance) -> Vec<(String, &'static str, i64, f64)> {
     let rows = balance.rows.iter();
     let rows = rows.map(|row| (words(&row.name), class(row), row.resident_bytes));
     let rest = ("remainder".to_owned(), "remainder", balance.remainder_bytes);
-    let mut from = 0.0;
-    let mut parts = Vec::new();
-    for (name, class, bytes) in rows.chain([rest]).filter(|(_, _, bytes)| *bytes > 0) {
-        parts.push(SheetPart {
-            name,
-            class,
-            bytes,
-            from,
-        });
-        from += bytes as f64;
-    }
-    (parts, from)
+    let parts = rows.chain([rest]).filter(|(_, _, bytes)| *bytes > 0);
+    let with_sum = |sum: &mut f64, (name, class, bytes)| {
+        let from = std::mem::replace(sum, *sum + bytes as f64);
+        Some((name, class, bytes, from))
+    };
+    parts.scan(0.0, with_sum).collect()
 }
 
 /// The sheet; `id` and `label` are those of its table.
 pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
     let resident = balance.resident_bytes;
-    let (parts, sum) = parts(balance);
+    let parts = parts(balance);
+    let sum = parts
+        .last()
+        .map_or(0.0, |(.., bytes, from)| from + *bytes as f64);
     let table = html! {
         table #(id) {
             (head([&["part"], &["resident", "share"], &["what it is"]]))
@@ -100,11 +89,11 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
         p.note { "Pages that are in memory, by what they are for. Live bytes that were never touched have none." }
         @if sum > 0.0 {
             svg.whole aria-hidden="true" width="100%" height="34" {
-                @for part in &parts {
-                    rect class=(part.class) height="34"
-                        x=(format!("{:.3}%", part.from * 100.0 / sum))
-                        width=(format!("{:.3}%", part.bytes as f64 * 100.0 / sum)) {
-                        title { (part.name) ": " (text::bytes(part.bytes)) ", " (text::share(part.bytes, resident)) }
+                @for (name, class, bytes, from) in &parts {
+                    rect class=(class) height="34"
+                        x=(format!("{:.3}%", from * 100.0 / sum))
+                        width=(format!("{:.3}%", *bytes as f64 * 100.0 / sum)) {
+                        title { (name) ": " (text::bytes(*bytes)) ", " (text::share(*bytes, resident)) }
                     }
                 }
             }

@@ -345,14 +345,12 @@ fn events(plane: &Plane, timeline: &Timeline, canvas: &Canvas) -> Markup {
 
 fn unit_of_bytes(most: f64) -> (f64, &'static str) {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut scale = 1024.0;
-    for unit in units {
-        if most < scale * 1024.0 * 2.0 || unit == "PiB" {
-            return (scale, unit);
-        }
-        scale *= 1024.0;
-    }
-    (scale, "PiB")
+    let scales = units.iter().scan(1.0, |scale, unit| {
+        *scale *= 1024.0;
+        Some((*scale, *unit))
+    });
+    let mut fitting = scales.filter(|(scale, unit)| most < scale * 1024.0 * 2.0 || *unit == "PiB");
+    fitting.next().unwrap_or((1.0, "B"))
 }
 
 /// The number of units in a second, and the unit's name.

@@ -158,15 +158,14 @@ fn plain(number: i64) -> Markup {
     }
 }
 
-/// Whether a timeline is of the report's process, as far as both say.
-pub fn is_of(timeline: &Timeline, pid: Option<i64>) -> bool {
-    match (timeline.pid, pid) {
-        (Some(timeline), Some(report)) => timeline == report,
-        _ => true,
+/// A line if a timeline is of another process than the report, as far as both say.
+pub fn foreign(timeline: &Timeline, pid: Option<i64>) -> Markup {
+    html! {
+        @match (timeline.pid, pid) {
+            (Some(other), Some(pid)) if other != pid => {
+                p.warning { "This timeline is of process " (other) ", the report of another." }
+            }
+            _ => {}
+        }
     }
-}
-
-/// A line where a timeline is of another process.
-pub fn foreign(timeline: &Timeline) -> Markup {
-    html! { p.warning { "This timeline is of process " (timeline.pid.unwrap_or(0)) ", the report of another." } }
 }

@@ -25,12 +25,6 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     fill='%233b5bdb'%3E%3Crect y='9' width='4' height='7'/%3E%3Crect x='6' y='5' width='4' height='11'/%3E%3Crect \
     x='12' width='4' height='16'/%3E%3C/g%3E%3C/svg%3E";
 
-struct Section {
-    id: &'static str,
-    title: &'static str,
-    body: Markup,
-}
-
 /// Makes the page of a report, whose text is `json`; its sampled lines are compared with those of the baseline.
 pub fn page(
     report: &Report,
@@ -42,17 +36,13 @@ pub fn page(
         Some(section) => (Some(section.body), section.data),
         None => (None, None),
     };
-    let mut sections = Vec::new();
-    let mut add = |id, title, body| sections.push(Section { id, title, body });
     let over_time = match timeline {
         Some(timeline) => html! {
-            @if !over_time::is_of(timeline, report.process.pid) { (over_time::foreign(timeline)) }
+            (over_time::foreign(timeline, report.process.pid))
             (over_time::section(timeline))
         },
         None => over_time::absent(),
     };
-    add("timeline", "Over time", over_time);
-    add("accounts", "Accounts", accounts::section(report));
     let balance = report.balance.as_ref().map(|sheet| {
         html! {
             (balance::section(sheet, "balance-table", "Table of the balance sheet"))
@@ -68,13 +58,12 @@ pub fn page(
     let leaks = report.leaks.as_ref().map(checks::leaks);
     let guards = report.guards.as_ref().map(checks::guards);
     let faults = report.faults.as_ref().map(checks::faults);
-    for (id, title, body) in [
+    let caps = refusal::section(&report.caps);
+    let sections = [
+        ("timeline", "Over time", Some(over_time)),
+        ("accounts", "Accounts", Some(accounts::section(report))),
         ("lines", "Lines", lines),
-        (
-            "refusal",
-            "Caps and refusals",
-            refusal::section(&report.caps),
-        ),
+        ("refusal", "Caps and refusals", caps),
         ("balance", "Balance sheet", balance),
         ("peak", "At the peak", at_peak),
         ("sizes", "Blocks by size", classes),
@@ -89,11 +78,11 @@ pub fn page(
             Some(summary::details(report)),
         ),
         ("json", "The report itself", Some(raw(json)?)),
-    ] {
-        if let Some(body) = body {
-            add(id, title, body);
-        }
-    }
+    ];
+    let sections = sections.into_iter();
+    let sections: Vec<(&str, &str, Markup)> = sections
+        .filter_map(|(id, title, body)| Some((id, title, body?)))
+        .collect();
     let mut scripts = vec![SCRIPT];
     scripts.extend(stacks.as_ref().map(|_| lines::SCRIPT));
     let digests: Vec<String> = scripts
@@ -123,13 +112,13 @@ pub fn page(
                 a.skip href="#main" { "Skip to the figures" }
                 (summary::header(report))
                 nav aria-label="Sections" {
-                    ul { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
+                    ul { @for (id, title, _) in &sections { li { a href={ "#" (id) } { (title) } } } }
                 }
                 main #main tabindex="-1" {
-                    @for section in &sections {
-                        section #(section.id) aria-labelledby={ (section.id) "-title" } {
-                            h2 id={ (section.id) "-title" } { (section.title) }
-                            (section.body)
+                    @for (id, title, body) in &sections {
+                        section #(id) aria-labelledby={ (id) "-title" } {
+                            h2 id={ (id) "-title" } { (title) }
+                            (body)
                         }
                     }
                 }

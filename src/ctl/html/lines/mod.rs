@@ -132,29 +132,25 @@ fn icicle(views: &[View], is_comparison: bool, legend: &[(&str, &str)]) -> Marku
 
 /// The classes of frames, and their names for people.
 fn legend(is_comparison: bool, has_native_calls: bool) -> Vec<(&'static str, &'static str)> {
-    match is_comparison {
-        false => {
-            let native = has_native_calls.then_some(("library", "native calls"));
-            let python = [
-                ("mine", "your code"),
-                ("package", "installed packages"),
-                ("standard", "standard library"),
-            ];
-            let others = [
-                ("outside", "no Python code"),
-                ("found", "found by the search"),
-            ];
-            python.into_iter().chain(native).chain(others).collect()
-        }
+    let mut legend = match is_comparison {
+        false => vec![
+            ("mine", "your code"),
+            ("package", "installed packages"),
+            ("standard", "standard library"),
+            ("library", "native calls"),
+            ("outside", "no Python code"),
+        ],
         true => vec![
             ("most-grew", "new, or more than twice as much"),
             ("grew", "grew"),
             ("same", "changed by no more than the error"),
             ("shrank", "shrank"),
             ("most-shrank", "shrank to less than half"),
-            ("found", "found by the search"),
         ],
-    }
+    };
+    legend.retain(|(class, _)| has_native_calls || *class != "library");
+    legend.push(("found", "found by the search"));
+    legend
 }
 
 fn text_of(view: View) -> &'static str {

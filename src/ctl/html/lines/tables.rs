@@ -5,7 +5,7 @@ use super::super::figures::{bytes, count, scroll, swatch};
 use super::super::text;
 use super::text_of;
 use crate::lines::{By, Row, Subject, Table};
-use crate::stacks::{Stacks, View};
+use crate::stacks::{Amount, Stacks, View};
 use maud::{Markup, html};
 
 const LINES: usize = 10;
@@ -39,17 +39,14 @@ fn table_of(table: &Table) -> Markup {
     let stacks = table.stacks;
     let (shown, others) = table.rows.split_at(table.rows.len().min(LINES));
     let has_errors = stacks.interval > 1;
-    let row = |row: &Row, name: Markup| {
+    let figures = |sum: Amount| {
         html! {
-            td.number { (bytes(row.sum.bytes)) }
-            @if has_errors { td.number { (bytes(stacks.error_bytes(row.sum))) } }
-            td.number.spare { (text::share(row.sum.bytes, table.total)) }
-            td.number.spare { (count(row.sum.blocks)) }
-            td.spare { (swatch(account_class(row.account()))) (text::clean(&row.accounts.join("+"))) }
-            td.words { (name) }
+            td.number { (bytes(sum.bytes)) }
+            @if has_errors { td.number { (bytes(stacks.error_bytes(sum))) } }
+            td.number.spare { (text::share(sum.bytes, table.total)) }
+            td.number.spare { (count(sum.blocks)) }
         }
     };
-    let rest = Table::sum_of(others);
     let markup = html! {
         table data-view=(table.view.name()) {
             thead { tr {
@@ -60,13 +57,16 @@ fn table_of(table: &Table) -> Markup {
                 th.spare scope="col" { "account" }
                 th scope="col" { "line" }
             } }
-            tbody { @for line in shown { tr { (row(line, line_of(table, line))) } } }
+            tbody {
+                @for row in shown { tr {
+                    (figures(row.sum))
+                    td.spare { (swatch(account_class(row.account()))) (text::clean(&row.accounts.join("+"))) }
+                    td.words { (line_of(table, row)) }
+                } }
+            }
             @if !others.is_empty() {
                 tfoot { tr {
-                    td.number { (bytes(rest.bytes)) }
-                    @if has_errors { td.number { (bytes(stacks.error_bytes(rest))) } }
-                    td.number.spare { (text::share(rest.bytes, table.total)) }
-                    td.number.spare { (count(rest.blocks)) }
+                    (figures(Table::sum_of(others)))
                     td.spare {}
                     td { (lines(others.len())) " more" }
                 } }
