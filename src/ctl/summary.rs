@@ -107,8 +107,18 @@ fn count(number: i64) -> u64 {
     number.max(0) as u64
 }
 
-fn bytes(number: i64) -> Bytes {
+pub fn bytes(number: i64) -> Bytes {
     Bytes(count(number))
+}
+
+/// A difference of bytes, with its sign.
+pub fn signed(change: i64) -> String {
+    let sign = match change {
+        0 => return "0".to_owned(),
+        1.. => '+',
+        _ => '-',
+    };
+    format!("{sign}{}", Bytes(change.unsigned_abs()))
 }
 
 /// A command line as a part of a line: the program without its folder, not too long, plain.

@@ -1,10 +1,9 @@
 //! Which lines grew and shrank between two reports with sampled lines: the bytes live in each.
 
 use super::listing::{Listing, error_of_change, interval_of};
-use super::signed;
 use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Stacks, View};
-use pyhost_os::bytes::Bytes;
+use crate::summary::{bytes, signed};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -74,13 +73,10 @@ impl<'a> LineChanges<'a> {
     }
 
     pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "{:<8}{:>11}{:>11}{:>12}{:>12}\n",
-            "lines", "live A", "live B", "change", "\u{b1} error"
-        );
+        let mut text = "lines        live A     live B      change     \u{b1} error\n".to_owned();
         let (largest, more) = self.largest();
         for change in largest {
-            let [a, b, error] = [change.a, change.b, change.error].map(shown_bytes);
+            let [a, b, error] = [change.a, change.b, change.error].map(bytes);
             let difference = signed(change.bytes());
             let subject = change.subject;
             let _ = writeln!(text, "{a:>19}{b:>11}{difference:>12}{error:>12}  {subject}");
@@ -88,22 +84,19 @@ impl<'a> LineChanges<'a> {
         if more > 0 {
             let _ = writeln!(
                 text,
-                "{:>8}{more} more lines changed by more than the error",
-                ""
+                "        {more} more lines changed by more than the error"
             );
         }
         let others = self.others;
         let _ = writeln!(
             text,
-            "{:>8}{others} lines changed by no more than the error",
-            ""
+            "        {others} lines changed by no more than the error"
         );
         if self.left_out != [0, 0] {
-            let [a, b] = self.left_out.map(shown_bytes);
+            let [a, b] = self.left_out.map(bytes);
             let _ = writeln!(
                 text,
-                "{:>8}stacks that the reports leave out: {a} in A, {b} in B",
-                ""
+                "        stacks that the reports leave out: {a} in A, {b} in B"
             );
         }
         text
@@ -126,10 +119,6 @@ impl<'a> LineChanges<'a> {
             "changes": self.changes.iter().map(row).collect::<Vec<_>>(),
         })
     }
-}
-
-fn shown_bytes(bytes: i64) -> String {
-    Bytes(bytes.max(0) as u64).to_string()
 }
 
 /// One of the reports.

@@ -14,7 +14,7 @@ use crate::failure::{Failure, print};
 use crate::find::path_of;
 use crate::model::{Account, Ordered, escaped};
 use crate::stacks::{Stacks, View};
-use crate::summary::Summary;
+use crate::summary::{Summary, signed};
 use clap::Args;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
@@ -22,7 +22,6 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The options of `diff`.
 #[derive(Debug, Args)]
 pub struct DiffOptions {
     /// As JSON, schema pyhost-diff/1
@@ -43,6 +42,8 @@ pub struct DiffOptions {
 }
 
 const SCHEMA: &str = "pyhost-diff/1";
+
+const TITLES: &str = "account      live A     live B      change     peak A     peak B      change  blocks A  blocks B     change\n";
 
 /// Compares A with B; a process id alone is compared with its baseline.
 pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
@@ -106,16 +107,6 @@ fn resident(a: &Summary, b: &Summary) -> Option<[i64; 2]> {
     Some([bytes(a)?, bytes(b)?])
 }
 
-/// A difference of bytes, with its sign.
-pub fn signed(change: i64) -> String {
-    let sign = match change {
-        0 => return "0".to_owned(),
-        1.. => '+',
-        _ => '-',
-    };
-    format!("{sign}{}", Bytes(change.unsigned_abs()))
-}
-
 fn line_of(letter: char, summary: &Summary) -> String {
     let when = match summary.report.process.wall_seconds {
         Some(seconds) => format!(", {seconds:.1} s after its start"),
@@ -126,20 +117,7 @@ fn line_of(letter: char, summary: &Summary) -> String {
 
 fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
     let mut text = line_of('A', a) + &line_of('B', b);
-    let _ = writeln!(
-        text,
-        "{:<8}{:>11}{:>11}{:>12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}",
-        "account",
-        "live A",
-        "live B",
-        "change",
-        "peak A",
-        "peak B",
-        "change",
-        "blocks A",
-        "blocks B",
-        "change"
-    );
+    text += TITLES;
     let bytes = |[a, b]: [i64; 2]| {
         let [a_bytes, b_bytes] = [a, b].map(|bytes| Bytes(bytes as u64).to_string());
         format!("{a_bytes:>11}{b_bytes:>11}{:>12}", signed(b - a))

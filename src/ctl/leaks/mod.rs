@@ -21,8 +21,6 @@ fn span(text: &str) -> Result<Duration, &'static str> {
     duration::parse(text, Some("s"), LEAST..=MOST).ok_or(expected)
 }
 
-/// The options of `leaks`.
-///
 /// Exit status: 0 if no line rises; 1 if the process cannot be watched; 2 for a bad command line; 24 if a line rises; 25 if
 /// it was watched for too short a time to tell.
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 use super::verdict::{Rising, Verdict, an_hour, least_rate};
 use super::watch::{LOOKS, Watched};
 use crate::model::escaped;
+use crate::summary::bytes;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
 use pyhost_record::output::format::NO_CALLS;
@@ -40,7 +41,7 @@ pub fn text(watched: &Watched, verdict: &Verdict) -> String {
             text,
             "no line rises all the time. In {:.0} s a leak is found from {} an hour on; a longer --for finds a slower one",
             watched.span.as_secs_f64(),
-            Bytes(least_rate(watched) as u64)
+            bytes(least_rate(watched))
         );
         if let Some(line) = &verdict.largest_other {
             text += "the line that has grown most, by chance or too short a time to tell:\n";
@@ -54,11 +55,7 @@ pub fn text(watched: &Watched, verdict: &Verdict) -> String {
 }
 
 fn rows(text: &mut String, watched: &Watched, lines: &[Rising]) {
-    let _ = writeln!(
-        text,
-        "{:>11}{:>12}{:>12}{:>12}{:>8}  account  line",
-        "growth", "\u{b1} error", "an hour", "live", "age"
-    );
+    *text += "     growth     \u{b1} error     an hour        live     age  account  line\n";
     for line in lines {
         let [growth, error, hourly, live] = [
             line.growth,
@@ -66,7 +63,7 @@ fn rows(text: &mut String, watched: &Watched, lines: &[Rising]) {
             an_hour(line.growth, watched.span),
             line.live,
         ]
-        .map(|bytes| Bytes(bytes.max(0) as u64).to_string());
+        .map(bytes);
         let _ = write!(
             text,
             "{growth:>11}{error:>12}{hourly:>12}{live:>12}{:>8}  {:<9}",

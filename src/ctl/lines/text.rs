@@ -1,7 +1,7 @@
 //! The table for people.
 
 use super::rows::{By, Row, Subject, Table};
-use crate::stacks::{Amount, Stacks};
+use crate::stacks::Amount;
 use pyhost_os::bytes::Bytes;
 use std::fmt::{Display, Write};
 
@@ -88,28 +88,25 @@ fn write_calls(text: &mut String, table: &Table, row: &Row) {
 }
 
 fn facts(table: &Table) -> String {
-    let Stacks {
-        interval,
-        samples,
-        dropped,
+    let Table {
+        stacks,
+        total,
+        left_out,
         ..
-    } = table.stacks;
-    let mut text = match interval {
-        ..=1 => format!("every allocation was sampled, {samples} samples, {dropped} dropped; "),
-        _ => format!(
-            "one sample in {}, {samples} samples, {dropped} dropped; ",
-            shown(*interval)
-        ),
+    } = table;
+    let how = match stacks.interval {
+        ..=1 => "every allocation was sampled".to_owned(),
+        interval => format!("one sample in {}", shown(interval)),
     };
-    text += &match table.left_out {
-        0 => "the rows have all bytes\n".to_owned(),
-        left_out => format!(
-            "the stacks that the report leaves out have {} of {}\n",
-            shown(left_out),
-            shown(table.total)
-        ),
+    let rest = match left_out {
+        0 => "the rows have all bytes".to_owned(),
+        _ => {
+            let (part, all) = (shown(*left_out), shown(*total));
+            format!("the stacks that the report leaves out have {part} of {all}")
+        }
     };
-    text
+    let (samples, dropped) = (stacks.samples, stacks.dropped);
+    format!("{how}, {samples} samples, {dropped} dropped; {rest}\n")
 }
 
 fn shown(bytes: i64) -> String {

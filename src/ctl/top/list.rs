@@ -1,5 +1,6 @@
 //! `pyhostctl top --once`: the hosts that run, a line each, with whole command lines.
 
+use super::sample::SampledHost;
 use super::tables::clock;
 use crate::failure::{Failure, print};
 use crate::find::{self, Name};
@@ -8,7 +9,6 @@ use pyhost_os::bytes::Bytes;
 use pyhost_os::clock;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 pub fn run(directory: &Path) -> Result<(), Failure> {
     // As wide as the terminal; all for a program that reads it.
@@ -25,31 +25,25 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
         "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP (AGE)", "REFUSED"
     );
-    for (host, name) in hosts.iter().zip(names) {
-        let record = &host.record;
-        let seconds =
-            clock::now().saturating_sub(record.header().started.load(Relaxed)) / 1_000_000_000;
-        let cap = record.caps.iter().find(|cap| cap.scope == Scope::Total);
-        let shown =
-            |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+    for (host, name) in hosts.into_iter().zip(names) {
+        let host = SampledHost::at_once(host);
+        let header = host.record.header();
+        let figures = host.figures(Scope::Total);
+        let shown = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |it| Bytes(it).to_string());
+        let mut cap = shown(host.cap(Scope::Total).map(|used| used.cap));
         // One that follows a limit is of the moment when the host looked last.
-        let age = record.header().cap_age(clock::monotonic());
-        let age = age.map_or(0, |seconds| seconds as u64);
-        let cap = shown(cap.map(|cap| cap.bytes));
-        let cap = match age {
-            0 => cap,
-            age => format!("{cap} ({age} s)"),
-        };
-        let refused = record.snapshot.refused();
+        let age = header.cap_age(clock::monotonic());
+        if let Some(age @ 1..) = age.map(|seconds| seconds as u64) {
+            cap += &format!(" ({age} s)");
+        }
         let row = format!(
-            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  {}",
-            clock(seconds),
-            shown(Some(record.snapshot.total_live_bytes)),
-            shown(Some(record.snapshot.total_peak_bytes)),
-            shown(host.usage.resident),
-            cap,
-            refused,
-            record.header().whole_command()
+            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {cap:>17} {:>8}  {}",
+            clock(host.seconds),
+            Bytes(figures.live_bytes),
+            Bytes(figures.peak_bytes),
+            shown(host.resident),
+            figures.refused,
+            header.whole_command()
         );
         match columns {
             Some(most) => text.extend(row.chars().take(most)),

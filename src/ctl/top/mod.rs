@@ -45,7 +45,6 @@ fn shown(interval: Duration) -> String {
     }
 }
 
-/// The options of `top`.
 #[derive(Debug, Args)]
 pub struct TopOptions {
     /// How often to look: 50ms to 1h; a number alone is of seconds [default: 1s]

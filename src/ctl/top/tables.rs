@@ -6,6 +6,7 @@
 use super::columns::{Column, TITLE, ViewPart, table};
 use super::sample::{Rates, SampledHost, Use};
 use super::state::View;
+use crate::summary::signed;
 use pyhost_ledger::{AccountFigures, REPORTED, Scope};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
@@ -159,13 +160,9 @@ fn allocations(rates: Option<Rates>) -> Span<'static> {
 }
 
 fn growth(rates: Option<Rates>) -> Span<'static> {
-    let Some(rates) = rates else { return nothing() };
-    let moved = rates.growth.abs().round() as u64;
-    match (moved, rates.growth > 0.0) {
-        (0, _) => "0".into(),
-        (_, true) => format!("+{}", Bytes(moved)).into(),
-        (_, false) => format!("-{}", Bytes(moved)).into(),
-    }
+    rates.map_or(nothing(), |rates| {
+        signed(rates.growth.round() as i64).into()
+    })
 }
 
 /// How full a cap is; with its name where it is an account's.
@@ -198,7 +195,9 @@ pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
     let mut lines: Vec<Line<'static>> = marks(host).map(Line::raw).into_iter().collect();
     if let Some((count, text)) = host.record.header().refusal() {
         let text = format!("refusals: {count}; the last: {}", plain(&text));
-        lines.extend(wrapped(&text, width).map(|text| Line::styled(text, ALARM)));
+        let letters: Vec<char> = text.chars().collect();
+        let parts = letters.chunks(width.clamp(1, 4096).into());
+        lines.extend(parts.map(|part| Line::styled(String::from_iter(part), ALARM)));
     }
     [table(ACCOUNTS, &rows, None, width), ViewPart::Lines(lines)]
 }
@@ -217,15 +216,6 @@ fn marks(host: &SampledHost) -> Option<String> {
         true => format!("last of {count} marks: {}", last.join(", ")),
         false => format!("marks: {}", last.join(", ")),
     })
-}
-
-/// A text in lines of at most `width` letters.
-fn wrapped(text: &str, width: u16) -> impl Iterator<Item = String> {
-    let letters: Vec<char> = text.chars().collect();
-    let lines = letters
-        .chunks(width.clamp(1, 4096).into())
-        .map(|line| line.iter().collect());
-    lines.collect::<Vec<String>>().into_iter()
 }
 
 /// The watched process: whether it runs or how it ended, and its accounts.
