@@ -24,13 +24,13 @@ struct Case {
 impl Cases {
     /// Adds a run, with the log's line for the request of the sweep's that failed, if one did; `described` says all of a
     /// run that is a finding.
-    pub fn add(&mut self, line: Option<&str>, run: &Run, described: impl FnOnce() -> String) {
+    pub fn add(&mut self, line: Option<&str>, run: &Run, described: &str) {
         let place = line.map_or_else(unfailed, place);
         let case = self.0.entry(place).or_default();
         case.runs += 1;
         case.seconds += run.seconds;
         if run.end.is_finding() {
-            case.findings.push((run.end.text(), described()));
+            case.findings.push((run.end.text(), described.to_owned()));
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
             ),
             (Some("3 native 80 -"), End::Hang),
         ] {
-            cases.add(line, &Run::of(end), || "<\u{1b}&>\n".to_owned());
+            cases.add(line, &Run::of(end), "<\u{1b}&>\n");
         }
         assert_eq!(
             cases.text("mem above 1.0 KiB"),

@@ -177,20 +177,18 @@ impl<'a> Sweep<'a> {
                 (run, true)
             }
         };
-        self.cases
-            .add(None, &unfailed, || describe("no request fails", &unfailed));
+        let described = describe("no request fails", &unfailed);
+        self.cases.add(None, &unfailed, &described);
         // Rules of PYHOST_FAIL may make any run fail.
         let fails = unfailed.end != End::Status(0) && runner.others.is_empty();
         if fails || unfailed.end.is_finding() {
             print(&describe("No request fails", &unfailed))?;
             let reason = format!("the program ends with {} by itself", unfailed.end.text());
-            let status = if unfailed.end.is_finding() {
-                FOUND
-            } else {
-                self.cases.add_error(&reason);
-                NOTHING
-            };
-            return self.nothing(status, &reason);
+            if unfailed.end.is_finding() {
+                return self.nothing(FOUND, &reason);
+            }
+            self.cases.add_error(&reason);
+            return self.nothing(NOTHING, &reason);
         }
         if is_new {
             self.state.keep(0, &unfailed)?;
@@ -199,9 +197,8 @@ impl<'a> Sweep<'a> {
             return self.no_request(unfailed.end);
         }
         self.requests = unfailed.requests;
-        let runs = self
-            .requests
-            .map(|requests| self.options.range.runs(requests));
+        let runs = |requests| self.options.range.runs(requests);
+        let runs = self.requests.map(runs);
         self.progress = Progress::new(self.subject.clone(), runs);
         let jobs = usize::from(self.options.jobs);
         let fail = |number| runner.fail(number);
@@ -296,16 +293,16 @@ impl order::Sweep for Sweep<'_> {
         self.done.number = number;
         self.done.runs += 1;
         self.done.findings += u64::from(is_finding);
+        let described = describe(&format!("N = {number}"), &run);
         if has_failed || is_finding {
-            let title = format!("N = {number}");
-            self.cases.add(line, &run, || describe(&title, &run));
+            self.cases.add(line, &run, &described);
             *self.ends.entry(run.end).or_default() += 1;
         } else {
             self.passed = Some((number, run.end));
         }
         if is_finding {
             self.progress.clear();
-            print(&describe(&format!("N = {number}"), &run))?;
+            print(&described)?;
         }
         self.progress.show(self.done);
         // Where the request does not fail, the program makes none of this number: the sweep is at its end.

@@ -78,19 +78,14 @@ impl Progress {
 }
 
 fn text(done: Done, expected: Option<u64>, elapsed: Duration) -> String {
-    let Done {
-        number,
-        runs,
-        earlier,
-        findings,
-    } = done;
+    let (number, runs, findings) = (done.number, done.runs, done.findings);
     let of = expected.map_or(String::new(), |expected| format!(" of about {expected}"));
     let plural = if findings == 1 { "" } else { "s" };
     let mut text = format!(
         "N = {number}, {runs}{of} runs, {findings} finding{plural}, {} so far",
         time(elapsed)
     );
-    let made = runs.saturating_sub(earlier);
+    let made = runs.saturating_sub(done.earlier);
     if let Some(expected) = expected.filter(|_| made > 0) {
         let left = elapsed.mul_f64(expected.saturating_sub(runs) as f64 / made as f64);
         text += &format!(", about {} left", time(left));

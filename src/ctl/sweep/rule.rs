@@ -40,18 +40,11 @@ fn size(text: &str) -> Result<u64, Expected> {
 impl Rule {
     /// The rule of `--fail` in whose run the request of this number fails.
     pub fn with_nth(&self, number: u64) -> String {
-        let mut text = String::new();
-        if let Some(accounts) = &self.accounts {
-            text += &format!("{accounts}=");
-        }
-        if let Some(above) = self.above {
-            text += &format!("above={above},");
-        }
-        text += &number.to_string();
-        if self.when_open {
-            text += ",when=open";
-        }
-        text
+        let accounts = self.accounts.iter().map(|accounts| format!("{accounts}="));
+        let above = self.above.map(|above| format!("above={above},"));
+        let counted: String = accounts.chain(above).collect();
+        let when = if self.when_open { ",when=open" } else { "" };
+        format!("{counted}{number}{when}")
     }
 
     /// The line of a run's log for the request of this number, among those for the other rules of the run: those of
