@@ -1,16 +1,6 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
-use crate::convert::ConvertOptions;
-use crate::diff::DiffOptions;
-use crate::html::HtmlOptions;
-use crate::kernel::KernelOptions;
-use crate::leaks::LeaksOptions;
-use crate::lines::LinesOptions;
-use crate::report::ReportOptions;
-use crate::serve::ServeOptions;
-use crate::sweep::SweepOptions;
-use crate::symbolize::SymbolizeOptions;
-use crate::top::TopOptions;
+use crate::{convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top};
 use clap::{Parser, Subcommand};
 use pyhost_record::directory::Setting;
 use std::path::PathBuf;
@@ -51,27 +41,27 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Watch the hosts that run, or one of them; --once: list them
-    Top(TopOptions),
+    Top(top::TopOptions),
     /// Report on processes, alive or killed; show reports as tables
-    Report(ReportOptions),
+    Report(report::ReportOptions),
     /// Show the lines of Python that hold the memory
-    Lines(LinesOptions),
+    Lines(lines::LinesOptions),
     /// Make a page of a report, for a browser
-    Html(HtmlOptions),
+    Html(html::HtmlOptions),
     /// Compare two reports or processes, or a process with its baseline
-    Diff(DiffOptions),
+    Diff(diff::DiffOptions),
     /// Watch a process and name the lines whose live bytes rise
-    Leaks(LeaksOptions),
+    Leaks(leaks::LeaksOptions),
     /// Convert sampled lines for pprof, OTLP, speedscope, flame graphs
-    Convert(ConvertOptions),
+    Convert(convert::ConvertOptions),
     /// Serve metrics for Prometheus, and heap profiles for pprof
-    Serve(ServeOptions),
+    Serve(serve::ServeOptions),
     /// Run a program once for each request for memory, which fails
-    Sweep(SweepOptions),
+    Sweep(sweep::SweepOptions),
     /// Install a kernel for Jupyter that runs under the host
     #[command(hide = true)]
-    InstallKernel(KernelOptions),
+    InstallKernel(kernel::KernelOptions),
     /// Give the native calls in a text of the host's their functions and source lines
     #[command(hide = true)]
-    Symbolize(SymbolizeOptions),
+    Symbolize(symbolize::SymbolizeOptions),
 }

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 /// The name that notebooks show.
 const DISPLAY: &str = "Python (pyhost)";
 
-/// The options of `install-kernel`.
 #[derive(Debug, Args)]
 pub struct KernelOptions {
     /// The kernel's folder is DIR/share/jupyter/kernels/pyhost [default: $VIRTUAL_ENV, else ~/.local]

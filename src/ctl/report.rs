@@ -7,7 +7,6 @@ use crate::model::escaped;
 use clap::Args;
 use std::path::Path;
 
-/// The options of `report`.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
     /// As a table

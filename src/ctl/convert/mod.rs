@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 /// The program, as results name it.
 const MADE_BY: &str = concat!("pyhostctl ", env!("CARGO_PKG_VERSION"));
 
-/// The options of `convert`.
 #[derive(Debug, Args)]
 pub struct ConvertOptions {
     /// The format of the result

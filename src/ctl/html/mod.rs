@@ -32,7 +32,6 @@ use lines::Baseline;
 use std::path::{Path, PathBuf};
 use timeline::Timeline;
 
-/// The options of `html`.
 #[derive(Debug, Args)]
 pub struct HtmlOptions {
     /// The timeline of the same run, as --timeline wrote it
@@ -60,20 +59,11 @@ const SAMPLE: &str = include_str!("sample.json");
 /// Makes the page that was asked for.
 pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
     let input = input::read(&options.report, directory)?;
-    let timeline = match &options.timeline {
-        Some(path) => Some(timeline_of(path)?),
-        None => None,
-    };
-    let baseline = match &options.baseline {
-        Some(other) => Some(baseline_of(other, directory)?),
-        None => None,
-    };
-    let page = page::page(
-        &input.report,
-        &input.text,
-        timeline.as_ref(),
-        baseline.as_ref(),
-    );
+    let timeline = options.timeline.as_deref().map(timeline_of).transpose()?;
+    let baseline = options.baseline.as_deref();
+    let baseline = baseline.map(|other| baseline_of(other, directory));
+    let (timeline, baseline) = (timeline.as_ref(), baseline.transpose()?);
+    let page = page::page(&input.report, &input.text, timeline, baseline.as_ref());
     let page = page.map_err(|what| Failure(format!("{} {what}", input.name)))?;
     let beside = input.file.map(|path| path.with_extension("html"));
     match (&options.output, beside) {

@@ -26,7 +26,6 @@ use switch::interval;
 /// The options that say which table is shown: `--start` and `--stop` show none.
 const OF_A_TABLE: [&str; 5] = ["view", "by", "account", "top", "json"];
 
-/// The options of `lines`.
 #[derive(Debug, Args)]
 pub struct LinesOptions {
     /// The bytes that count [default: at_peak, and live with --by type]

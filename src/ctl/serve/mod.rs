@@ -31,7 +31,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The options of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// Where to listen, as HOST:PORT; port 0 takes a free one

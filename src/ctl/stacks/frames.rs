@@ -80,13 +80,10 @@ impl Age {
     pub fn new(bytes: i64, seconds: Option<f64>) -> Self {
         /// A thousand years.
         const MOST: f64 = 3.2e10;
-        match seconds {
-            Some(seconds) => Age {
-                bytes: bytes as f64,
-                byte_seconds: bytes as f64 * seconds.clamp(0.0, MOST),
-            },
-            None => Age::default(),
-        }
+        seconds.map_or(Age::default(), |seconds| Age {
+            bytes: bytes as f64,
+            byte_seconds: bytes as f64 * seconds.clamp(0.0, MOST),
+        })
     }
 
     /// The mean in seconds. None if no byte's age is known.
