@@ -29,16 +29,11 @@ pub struct FoundHost {
 pub fn names(hosts: &[FoundHost]) -> Vec<Name> {
     let own = pid_namespace();
     let name = |host: &FoundHost| {
-        let of_id = hosts
-            .iter()
-            .filter(|other| other.identity.pid == host.identity.pid);
-        match host.identity.pid_namespace == own && of_id.count() == 1 {
-            true => Name {
-                namespace: None,
-                pid: host.identity.pid,
-            },
-            false => Name::of(&host.identity),
-        }
+        let (namespace, pid) = (host.identity.pid_namespace, host.identity.pid);
+        let of_id = hosts.iter().filter(|other| other.identity.pid == pid);
+        let is_clear = namespace == own && of_id.count() == 1;
+        let namespace = (!is_clear).then_some(namespace);
+        Name { namespace, pid }
     };
     hosts.iter().map(name).collect()
 }

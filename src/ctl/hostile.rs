@@ -12,7 +12,6 @@ use pyhost_ledger::header::Header;
 use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
-use std::path::PathBuf;
 
 /// Shows a summary in every form.
 fn show(summary: &Summary) {
@@ -20,13 +19,6 @@ fn show(summary: &Summary) {
     for form in diff::forms(summary, &Summary::default(), None) {
         assert_plain(&form);
     }
-}
-
-/// A file below the build's temporary folder, of these bytes.
-fn file(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("pyhostctl-{name}-{}", std::process::id()));
-    std::fs::write(&path, bytes).unwrap();
-    path
 }
 
 /// Shows a record in all forms. Its file is of `patches`, as [`patched`] reads them.
@@ -147,7 +139,8 @@ pub fn elf(bytes: &[u8]) {
     let Some((offset, library)) = bytes.split_first_chunk() else {
         return;
     };
-    let path = file("elf", library);
+    let path = std::env::temp_dir().join(format!("pyhostctl-elf-{}", std::process::id()));
+    std::fs::write(&path, library).unwrap();
     let name = path.to_str().unwrap();
     let mut symbols = Symbols::new([(name, "")].into_iter(), Some(Utc(u64::MAX)));
     assert!(
@@ -200,7 +193,7 @@ fn no_mutated_report_harms_its_readers() {
 
 /// The kinds of files that are no report are the embedded test's: `files_of_every_other_kind_are_refused_in_a_line`.
 #[test]
-fn a_report_that_no_host_writes_is_told_by_its_fault() {
+fn a_report_that_no_host_writes_is_refused_with_its_fault() {
     for (text, part) in [
         ("{\"schema\":7}", "names no schema"),
         (

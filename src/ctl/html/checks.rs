@@ -6,13 +6,6 @@ use super::text;
 use crate::model::{FaultRule, Faults, Guards, LeakGroup, Leaks};
 use maud::{Markup, html};
 
-fn threads(count: i64) -> String {
-    match count {
-        1 => "1 thread".to_owned(),
-        count => format!("{} threads", text::count(count)),
-    }
-}
-
 pub fn leaks(leaks: &Leaks) -> Markup {
     let row = |group: &LeakGroup| {
         html! {
@@ -39,7 +32,7 @@ pub fn leaks(leaks: &Leaks) -> Markup {
             }
             (table("Table of lost blocks", titles, leaks.groups.iter().map(row)))
         }
-        @if leaks.threads > 0 { p.note { (threads(leaks.threads)) " of Python still ran, of which CPython itself loses blocks." } }
+        @if leaks.threads > 0 { p.note { (text::count(leaks.threads)) @if leaks.threads == 1 { " thread" } @else { " threads" } " of Python still ran, of which CPython itself loses blocks." } }
         @if leaks.interpreters { p.note { "There were further interpreters, of which CPython itself loses blocks." } }
         @if !leaks.sure && leaks.blocks > 0 { p.note { "So the exit status stays the script\u{2019}s." } }
     }

@@ -13,20 +13,29 @@ const MOST_ACCOUNTS: usize = 64;
 /// More bytes than this no process has; so many of so many accounts can be added up.
 const MOST_BYTES: i64 = 1 << 56;
 
-#[derive(Debug, Default)]
+/// The first line has the fields that are not skipped.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Timeline {
+    #[serde(rename = "timeline")]
+    pub schema: String,
     pub pid: Option<i64>,
     /// When it started, in UTC, as RFC 3339; the times below count from there.
     pub started: Option<String>,
     /// The time between two samples, in seconds.
+    #[serde(rename = "interval_seconds")]
     pub interval: Option<f64>,
     /// The accounts' names, in the order of [`Sample::accounts`].
     pub accounts: Vec<String>,
+    #[serde(skip)]
     pub samples: Vec<Sample>,
     /// The caps from a moment on, each a scope and its bytes.
+    #[serde(skip)]
     pub caps: Vec<(f64, Vec<(String, i64)>)>,
+    #[serde(skip)]
     pub events: Vec<Event>,
     /// Events for which the file had no room.
+    #[serde(skip)]
     pub events_left_out: i64,
 }
 
@@ -59,39 +68,22 @@ pub enum Kind {
 
 pyhost_os::named!(Kind: "mark" Mark, "refused" Refusal, "end" End);
 
-#[derive(Deserialize)]
-struct Head {
-    timeline: String,
-    pid: Option<i64>,
-    started: Option<String>,
-    interval_seconds: Option<f64>,
-    #[serde(default)]
-    accounts: Vec<String>,
-}
-
 impl Timeline {
     pub fn of_text(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
         let head = lines.next().map(|(_, line)| line).unwrap_or_default();
-        let head: Head = serde_json::from_str(head)
+        let mut timeline = serde_json::from_str(head)
             .ok()
-            .filter(|head: &Head| head.timeline == SCHEMA)
+            .filter(|head: &Timeline| head.schema == SCHEMA)
             .ok_or_else(|| {
                 format!("is not a timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
             })?;
-        if head.accounts.len() > MOST_ACCOUNTS {
+        if timeline.accounts.len() > MOST_ACCOUNTS {
             return Err(format!(
                 "names {} accounts; expected {MOST_ACCOUNTS} at most",
-                head.accounts.len()
+                timeline.accounts.len()
             ));
         }
-        let mut timeline = Timeline {
-            pid: head.pid,
-            started: head.started,
-            interval: head.interval_seconds,
-            accounts: head.accounts,
-            ..Timeline::default()
-        };
         let last = text.lines().count() - 1;
         for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             match serde_json::from_str::<Map<String, Value>>(line) {
@@ -138,12 +130,7 @@ impl Timeline {
             self.events_left_out = left_out.unwrap_or(0);
             let status = line.get("exit_status").and_then(Value::as_i64);
             let status = status.map_or(String::new(), |status| format!(", status {status}"));
-            let text = format!("{how}{status}");
-            self.events.push(Event {
-                time,
-                kind: Kind::End,
-                text,
-            });
+            event(Kind::End, format!("{how}{status}"));
         }
     }
 

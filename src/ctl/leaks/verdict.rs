@@ -18,7 +18,7 @@ use super::watch::{Look, Watched};
 use crate::stacks::Age;
 use pyhost_ledger::Account;
 use pyhost_record::rows;
-use pyhost_sampler::{FrameView, Site, Sum, View};
+use pyhost_sampler::{FrameView, Sum, View};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -129,7 +129,8 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
     };
     let late = &looks[looks.len() * 2 / 3];
     for (number, site) in watched.last.sites().enumerate() {
-        let Some(account) = account_of(site) else {
+        let account = Account::ALL.get(usize::from(site.account)).copied();
+        let Some(account) = account.filter(|account| account.is_in_total()) else {
             continue;
         };
         let call = finder.line_of(site);
@@ -161,12 +162,6 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         }
     }
     lines.into_values().collect()
-}
-
-/// The account of a site that is part of the total.
-fn account_of(site: Site) -> Option<Account> {
-    let account = Account::ALL.get(usize::from(site.account)).copied();
-    account.filter(|account| account.is_in_total())
 }
 
 /// The growth of a line that rises; None of one that does not.

@@ -82,18 +82,12 @@ fn process(header: &Header, alive: bool) -> Process {
         0 => None,
         ended => Some(ended),
     };
-    let ended_by = match header.state() {
-        (ProcessState::Running, _) => "kill",
-        (ProcessState::Exec, _) => "exec",
-        (ProcessState::Exited, _) => "exit",
-        (ProcessState::Exhausted, _) => "_exit",
-        (ProcessState::Signalled, signal) => signal_name(signal),
-    };
-    let exit_status = match header.state() {
-        (ProcessState::Exited | ProcessState::Exhausted, status) if !alive => {
-            Some(i64::from(status))
-        }
-        _ => None,
+    let (ended_by, status) = match header.state() {
+        (ProcessState::Running, _) => ("kill", None),
+        (ProcessState::Exec, _) => ("exec", None),
+        (ProcessState::Exited, status) => ("exit", Some(status)),
+        (ProcessState::Exhausted, status) => ("_exit", Some(status)),
+        (ProcessState::Signalled, signal) => (signal_name(signal), None),
     };
     let is_forked = header.forked.load(Relaxed) == 1;
     let (resident, peak) = resident_of_record(header, alive);
@@ -107,7 +101,7 @@ fn process(header: &Header, alive: bool) -> Process {
         inherited_live_bytes: is_forked.then(|| whole(header.inherited.load(Relaxed))),
         wall_seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
         ended_by: (!alive).then(|| ended_by.to_owned()),
-        exit_status,
+        exit_status: status.filter(|_| !alive).map(i64::from),
         resident_bytes: resident.map(whole),
         peak_resident_bytes: peak.map(whole),
         peak_resident_source: peak.map(|_| source.to_owned()),

@@ -63,18 +63,13 @@ impl State {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(cannot)?;
         let is_new = bytes.is_empty();
-        let known = match is_new {
-            true => HashMap::new(),
-            false => {
-                let whole = bytes
-                    .iter()
-                    .rposition(|&byte| byte == b'\n')
-                    .map_or(0, |end| end + 1);
-                let known = read(&bytes[..whole], command).map_err(refuse)?;
-                file.set_len(whole as u64).map_err(cannot)?;
-                known
-            }
-        };
+        let mut known = HashMap::new();
+        if !is_new {
+            let end = bytes.iter().rposition(|&byte| byte == b'\n');
+            let whole = end.map_or(0, |end| end + 1);
+            known = read(&bytes[..whole], command).map_err(refuse)?;
+            file.set_len(whole as u64).map_err(cannot)?;
+        }
         Ok(State {
             file: Some((path.to_owned(), file)),
             is_made,

@@ -149,24 +149,17 @@ pub struct Moment {
 impl Sampler {
     /// Of all hosts of a directory, or of the one that is named.
     pub fn new(directory: &Path, pid: Option<&Name>) -> Result<Self, Failure> {
-        let watched = match pid {
-            None => None,
-            Some(pid) => {
-                let watched = Watched::open(pid, directory)?;
-                let killed = || find::of_process(pid, directory).is_ok();
-                Some(watched.ok_or_else(|| match killed() {
-                    true => Failure(format!(
-                        "process {pid} runs no more; expected a host that runs, or \
-                         `pyhostctl report --text {pid}`"
-                    )),
-                    false => Failure(format!(
-                        "no host with process id {pid} runs in '{}'; expected one that was started \
-                         with --live",
-                        directory.display()
-                    )),
-                })?)
-            }
+        let missing = |pid| match find::of_process(pid, directory) {
+            Ok(_) => Failure(format!(
+                "process {pid} runs no more; expected a host that runs, or `pyhostctl report --text {pid}`"
+            )),
+            Err(_) => Failure(format!(
+                "no host with process id {pid} runs in '{}'; expected one that was started with --live",
+                directory.display()
+            )),
         };
+        let open = |pid| Watched::open(pid, directory)?.ok_or_else(|| missing(pid));
+        let watched = pid.map(open).transpose()?;
         Ok(Sampler {
             directory: directory.to_owned(),
             before: HashMap::new(),
@@ -210,7 +203,7 @@ impl Sampler {
 }
 
 impl Watched {
-    /// The file of a process that runs; None where no host of that name does.
+    /// The file of a process that runs; None if no host of that name does.
     fn open(name: &Name, directory: &Path) -> Result<Option<Self>, Failure> {
         let here = Here::find();
         let entries = directory::entries(directory).unwrap_or_default();

@@ -8,6 +8,7 @@ mod message;
 mod tests;
 
 use super::{MADE_BY, in_use_of};
+use crate::model::whole;
 use crate::stacks::{Frame, Site, Stacks, View};
 use flate2::{Compression, GzBuilder};
 use indexmap::IndexSet;
@@ -66,13 +67,17 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         value_type("inuse_space", "bytes"),
     ];
     let period_type = Some(value_type("space", "bytes"));
-    let samples = stacks
-        .sites
-        .iter()
-        .map(|site| sample(site, choice.in_use, &mut texts));
+    let sites = stacks.sites.iter();
+    let samples = sites.map(|site| sample(site, choice.in_use, &mut texts));
     let sample = samples.collect();
     let (location, function) = locations(&stacks.frames, &mut texts);
-    let comments = comments(stacks, choice);
+    // The remarks that `pprof -comments` prints.
+    let in_use = choice.in_use.title();
+    let comments = [
+        format!("pyhost --lines, {}; inuse: {in_use}", stacks.command),
+        format!("{} samples, {} lost", stacks.samples, stacks.dropped),
+    ];
+    let comments = comments.iter().chain(&choice.remark);
     Profile {
         sample_type,
         sample,
@@ -85,34 +90,15 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
         }],
         location,
         function,
-        time_nanos: stacks
-            .started
-            .map_or(0, |Utc(time)| i64::try_from(time).unwrap_or(0)),
+        time_nanos: stacks.started.map_or(0, |Utc(time)| whole(time)),
         // The conversion takes what is no number as 0.
         duration_nanos: (stacks.seconds.unwrap_or(0.0).max(0.0) * 1e9) as i64,
         period_type,
         period: stacks.interval,
-        comment: comments
-            .iter()
-            .map(|text| index(text, &mut texts))
-            .collect(),
+        comment: comments.map(|text| index(text, &mut texts)).collect(),
         default_sample_type: index(default, &mut texts),
         string_table: texts.into_iter().collect(),
     }
-}
-
-/// The remarks that `pprof -comments` prints.
-fn comments(stacks: &Stacks, choice: &Choice) -> Vec<String> {
-    let mut comments = vec![
-        format!(
-            "pyhost --lines, {}; inuse: {}",
-            stacks.command,
-            choice.in_use.title()
-        ),
-        format!("{} samples, {} lost", stacks.samples, stacks.dropped),
-    ];
-    comments.extend(choice.remark.clone());
-    comments
 }
 
 fn sample(site: &Site, in_use: View, texts: &mut IndexSet<String>) -> Sample {

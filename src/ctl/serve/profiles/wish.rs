@@ -75,16 +75,11 @@ impl Wish {
 
     /// The comment that a profile has, beside the usual ones.
     pub fn remark(&self) -> Option<String> {
-        let change = self
-            .seconds
-            .map(|seconds| format!("the change in {seconds} s"));
-        let gc = self
-            .gc
-            .then(|| "gc=1: nothing was collected, the process is not asked".to_owned());
-        match (change, gc) {
-            (Some(change), Some(gc)) => Some(format!("{change}; {gc}")),
-            (change, gc) => change.or(gc),
-        }
+        let change = |seconds| format!("the change in {seconds} s");
+        let gc = "gc=1: nothing was collected, the process is not asked".to_owned();
+        let change = self.seconds.map(change).into_iter();
+        let remarks: Vec<String> = change.chain(self.gc.then_some(gc)).collect();
+        (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 }
 
