@@ -12,7 +12,7 @@ use std::path::PathBuf;
     version,
     about = "Looks at hosts from outside: those that run, and what the killed have left",
     long_about = None,
-    after_help = "Exit status: 0; 1 where something cannot be read or is not there; 2 for a bad\n\
+    after_help = "Exit status: 0; 1 if something cannot be read or is not there; 2 for a bad\n\
                   command line; sweep and leaks have two more.",
     disable_help_subcommand = true
 )]

@@ -41,7 +41,7 @@ use std::process::ExitCode;
 /// Runs the command line of the process; its exit status.
 pub fn main() -> ExitCode {
     run(&Cli::parse()).unwrap_or_else(|Failure(text)| {
-        // `eprintln!` panics where standard error is a terminal that is gone.
+        // `eprintln!` panics if standard error is a terminal that is gone.
         let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
         ExitCode::FAILURE
     })

@@ -387,7 +387,7 @@ impl Caps {
     }
 }
 
-/// The section where it may be null.
+/// The section, which may be null.
 fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
     Option::deserialize(input).map(Option::unwrap_or_default)
 }

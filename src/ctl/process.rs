@@ -59,7 +59,7 @@ fn cpu_seconds(pid: i32) -> Option<f64> {
     Some((ticks()? + ticks()?) as f64 / ticks_per_second)
 }
 
-/// Resident bytes of a process, now and at most: from `/proc` where it runs, else what its host had noted
+/// Resident bytes of a process, now and at most: from `/proc` if it runs, else what its host had noted
 /// when it ended. None for what is not known.
 pub fn resident_of_record(header: &Header, alive: bool) -> (Option<u64>, Option<u64>) {
     match alive {

@@ -13,7 +13,7 @@ pub struct ReportOptions {
     #[arg(long)]
     pub text: bool,
 
-    /// Process ids of hosts with --live, files of --live, or reports in JSON; NAMESPACE:PID where processes of several pid
+    /// Process ids of hosts with --live, files of --live, or reports in JSON; NAMESPACE:PID if processes of several pid
     /// namespaces have one id
     #[arg(value_name = "FILE|PID", required = true)]
     pub what: Vec<String>,

@@ -1,4 +1,4 @@
-//! The names of native calls, from the files of the libraries: functions from their symbol tables, and source lines where
+//! The names of native calls, from the files of the libraries: functions from their symbol tables, and source lines if
 //! there is debug information, in the library itself or where Debian and GNU keep it apart.
 //!
 //! A file that was replaced since would give wrong names. So it must have the build id that the host read in memory; a library

@@ -9,7 +9,7 @@ pub struct Stack {
     pub edges: Vec<f64>,
 }
 
-/// Stacks the accounts of a sample. Where blocks of an account lie inside `arena`, as under
+/// Stacks the accounts of a sample. If blocks of an account lie inside `arena`, as under
 /// `--allocator pymalloc`, they are taken off that, so that the top is the total.
 pub fn stack(sample: &Sample, names: &[String]) -> Stack {
     let sum: i64 = sample.accounts.iter().sum();

@@ -113,7 +113,7 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let names = &timeline.accounts;
     let samples = timeline.thinned(canvas.stretches);
     let stacks: Vec<Stack> = samples.iter().map(|sample| stack(sample, names)).collect();
-    // Where the system says nothing of the resident size, all that is live counts.
+    // If the system says nothing of the resident size, all that is live counts.
     let filled = |sample: &Sample| sample.resident.unwrap_or(sample.total) as f64;
     let in_memory: Vec<f64> = samples.iter().map(|sample| filled(sample)).collect();
     let data = in_memory.iter().copied().fold(1024.0, f64::max);
@@ -198,7 +198,7 @@ impl Plane {
         self.left + (part * f64::from(self.right - self.left)).round() as i32
     }
 
-    /// A point above the plane is moved to its edge: where samples were left out, the foot of a cap
+    /// A point above the plane is moved to its edge: if samples were left out, the foot of a cap
     /// may be too high.
     fn y(&self, bytes: f64) -> i32 {
         let part = (bytes / self.most).min(1.0);
@@ -312,7 +312,7 @@ fn line(
     html! { polyline class=(class) points=(plane.points(points)) fill="none" stroke-width=(width) {} }
 }
 
-/// A vertical line for each mark and each refusal; a label above it where there is room.
+/// A vertical line for each mark and each refusal; a label above it if there is room.
 fn events(plane: &Plane, timeline: &Timeline, canvas: &Canvas) -> Markup {
     let shown = |event: &&Event| event.kind != Kind::End;
     let lane = canvas.lane();

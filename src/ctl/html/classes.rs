@@ -9,7 +9,7 @@ use maud::{Markup, html};
 /// Heights of a histogram, in units of its picture.
 const HEIGHT: f64 = 100.0;
 
-/// The part of the room that is not live, of 1; None where there is no room.
+/// The part of the room that is not live, of 1; None if there is no room.
 fn fragmentation(live: i64, capacity: i64) -> Option<f64> {
     (capacity > 0).then(|| 1.0 - (live as f64 / capacity as f64).clamp(0.0, 1.0))
 }

@@ -56,7 +56,7 @@ pub fn swatch(class: &str) -> Markup {
     html! { svg class={ "swatch " (class) } viewBox="0 0 10 10" aria-hidden="true" { rect width="10" height="10" rx="2" {} } }
 }
 
-/// A box that scrolls its table where the page is narrower, by keys too.
+/// A box that scrolls its table if the page is narrower, by keys too.
 pub fn scroll(label: &str, table: &impl Render) -> Markup {
     html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
 }

@@ -106,7 +106,7 @@ fn dossier(dossier: &Dossier) -> Markup {
     }
 }
 
-/// The section; None where there is neither a cap nor a refusal.
+/// The section; None if there is neither a cap nor a refusal.
 pub fn section(caps: &Caps) -> Option<Markup> {
     let has_caps = caps.heights().next().is_some();
     if !has_caps && caps.dossier.is_none() && caps.last_refusal.is_none() {

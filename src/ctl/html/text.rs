@@ -43,7 +43,7 @@ pub fn seconds(number: f64) -> String {
     }
 }
 
-/// A part of a whole in percent, with one decimal; empty where there is no whole.
+/// A part of a whole in percent, with one decimal; empty if there is no whole.
 pub fn share(part: i64, whole: i64) -> String {
     match whole {
         ..=0 => String::new(),
@@ -73,7 +73,7 @@ pub fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// A word of a command line, in quotes where a shell needs them.
+/// A word of a command line, in quotes if a shell needs them.
 pub fn word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./=+:,@%^".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {

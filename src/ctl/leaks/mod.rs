@@ -33,7 +33,7 @@ pub struct LeaksOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// A process id of a host with --live that takes samples; NAMESPACE:PID where processes of several pid namespaces
+    /// A process id of a host with --live that takes samples; NAMESPACE:PID if processes of several pid namespaces
     /// have it
     #[arg(value_name = "PID")]
     pub pid: Name,

@@ -94,7 +94,7 @@ pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failur
     for number in 1..LOOKS {
         let next = span * number / (LOOKS - 1);
         sleep(next.saturating_sub(start.elapsed()));
-        // Where room is scarce the file is away while a larger one is made.
+        // If room is scarce the file is away while a larger one is made.
         let mut samples = samples_now();
         for _ in 0..PATIENCE {
             if samples.is_some() || alive(path).is_none() {

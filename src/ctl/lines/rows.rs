@@ -275,7 +275,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The package that more than half of a row's bytes are by, where the row is of a line that called it.
+    /// The package that more than half of a row's bytes are by, if the row is of a line that called it.
     pub fn package_of(&self, row: &Row<'a>) -> Option<&'a str> {
         match row.subject {
             Subject::Line { file, .. } if is_users(file) => (),

@@ -6,10 +6,10 @@ use std::fmt;
 use std::net::TcpListener;
 use std::str::FromStr;
 
-/// The port where none is named: outside of those that exporters have shared out (9100 to 9999), of
+/// The port if none is named: outside of those that exporters have shared out (9100 to 9999), of
 /// which none is left, and below those that systems give to clients. The number is PEP 445's.
 const PORT: u16 = 14450;
-/// The address where none is named.
+/// The address if none is named.
 const HOST: &str = "127.0.0.1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ADDR", default_value_t)]
     pub listen: Address,
 
-    /// A name by which clients know this server, beside localhost, the name of --listen and, where that is
+    /// A name by which clients know this server, beside localhost, the name of --listen and, if that is
     /// not a loopback address, all addresses and the machine's own name; `*` for any. May be repeated
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,

@@ -2,7 +2,7 @@
 //!
 //! A page of any origin can have a browser ask a server of its user's machine or network: its name is
 //! made to lead to that address (DNS rebinding). The browser then sends the page's own name, so a
-//! request is answered only where the name is one that the server is known by. An address cannot be
+//! request is answered only if the name is one that the server is known by. An address cannot be
 //! made to lead elsewhere.
 
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const ALL: &str = "*";
 
 impl Names {
     /// The names of a server that listens at an address: the one that `--listen` has, those of
-    /// `--allow-host`, `localhost` and loopback addresses; where the address is not a loopback one, also
+    /// `--allow-host`, `localhost` and loopback addresses; if the address is not a loopback one, also
     /// all addresses and the machine's own name.
     pub fn new(listen: &str, address: IpAddr, allowed: &[String]) -> Self {
         let is_loopback = address.is_loopback();

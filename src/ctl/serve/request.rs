@@ -67,7 +67,7 @@ impl Request {
     }
 }
 
-/// The host of a request target that is a whole address, `http://host/path` (RFC 9112, 3.2.2), where it counts instead
+/// The host of a request target that is a whole address, `http://host/path` (RFC 9112, 3.2.2), which then counts instead
 /// of the header; and the path.
 fn parts_of(target: &str) -> (Option<String>, &str) {
     let Some(rest) = target.strip_prefix("http://") else {

@@ -17,7 +17,7 @@ pub const PLAIN: &str = "text/plain; charset=utf-8";
 
 impl Response {
     /// A status with its reason.
-    fn told(status: &'static str, headers: &str, text: &str) -> Self {
+    fn of_text(status: &'static str, headers: &str, text: &str) -> Self {
         Response {
             status,
             content_type: PLAIN,
@@ -45,30 +45,30 @@ impl Response {
 
     /// A refusal that the status says all of.
     pub fn refused(status: &'static str) -> Self {
-        Response::told(status, "", status)
+        Response::of_text(status, "", status)
     }
 
     /// Nothing can be written here.
     pub fn not_allowed() -> Self {
         let status = "405 Method Not Allowed";
-        Response::told(status, "Allow: GET, HEAD\r\n", status)
+        Response::of_text(status, "Allow: GET, HEAD\r\n", status)
     }
 
     /// The server is not known by the name that was asked for.
     pub fn misdirected() -> Self {
         let text = "421 Misdirected Request: this server does not answer to that name; expected localhost, \
                     or a name of pyhostctl serve --allow-host";
-        Response::told("421 Misdirected Request", "", text)
+        Response::of_text("421 Misdirected Request", "", text)
     }
 
     /// The hosts cannot be looked at; `text` says why.
     pub fn failed(text: &str) -> Self {
-        Response::told("500 Internal Server Error", "", text)
+        Response::of_text("500 Internal Server Error", "", text)
     }
 
     /// There is no profile; `text` says why, and `go tool pprof` shows it, by the header of Go's own servers.
     pub fn no_profile(status: &'static str, text: &str) -> Self {
-        Response::told(status, "X-Go-Pprof: 1\r\n", text)
+        Response::of_text(status, "X-Go-Pprof: 1\r\n", text)
     }
 
     #[cfg(test)]
@@ -76,7 +76,7 @@ impl Response {
         self.status
     }
 
-    /// The bytes to send; the body's length alone where the request is one of `HEAD`.
+    /// The bytes to send; the body's length alone if the request is one of `HEAD`.
     pub fn into_bytes(self, is_head: bool) -> Vec<u8> {
         let length = self.body.len();
         let head = format!(

@@ -108,7 +108,7 @@ impl Stacks {
     }
 }
 
-/// The amount of a view; nothing where it is not above zero, as in a report.
+/// The amount of a view; nothing if it is not above zero, as in a report.
 fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
     let sum = samples.sum(site, view.of_samples());
     match sum.bytes() {

@@ -305,7 +305,7 @@ impl order::Sweep for Sweep<'_> {
             print(&described)?;
         }
         self.progress.show(self.done);
-        // Where the request does not fail, the program makes none of this number: the sweep is at its end.
+        // If the request does not fail, the program makes none of this number: the sweep is at its end.
         Ok(match has_failed {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

@@ -48,7 +48,7 @@ impl Rule {
     }
 
     /// The line of a run's log for the request of this number, among those for the other rules of the run: those of
-    /// `PYHOST_FAIL`, and the program's own. Where several rules fail a request, it has the number of the first, which
+    /// `PYHOST_FAIL`, and the program's own. If several rules fail a request, it has the number of the first, which
     /// is the sweep's.
     pub fn line_of<'a>(&self, number: u64, injected: &'a [String]) -> Option<&'a str> {
         let mut lines = injected.iter().map(String::as_str);

@@ -144,7 +144,7 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// Opens the terminal on standard input once more, so that reads never block. `O_NONBLOCK` on the
 /// file that is there would also hold for the shell.
 ///
-/// Without it crossterm waits in `read` for the rest of a sequence. That stays so where the terminal
+/// Without it crossterm waits in `read` for the rest of a sequence. That stays so if the terminal
 /// cannot be opened: it belongs to another user, for instance after `su`.
 fn never_block_input() {
     let mut options = OpenOptions::new();

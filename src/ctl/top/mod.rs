@@ -28,7 +28,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The time between two readings where none is named, and its bounds.
+/// The time between two readings if none is named, and its bounds.
 const INTERVAL: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(3600);
@@ -51,7 +51,7 @@ pub struct TopOptions {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub interval: Option<Duration>,
 
-    /// List the hosts, or the accounts of one, and end; with --interval, with rates over it. Where standard input or
+    /// List the hosts, or the accounts of one, and end; with --interval, with rates over it. If standard input or
     /// output is no terminal, top does so, too, with rates
     #[arg(long)]
     pub once: bool,

@@ -20,7 +20,7 @@ type Output = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
 /// The terminal, taken.
 pub struct Screen {
-    /// The terminal to draw on. Never dropped: it would show the cursor as `leave` does, and panic where
+    /// The terminal to draw on. Never dropped: it would show the cursor as `leave` does, and panic if
     /// the terminal is gone.
     pub terminal: ManuallyDrop<Output>,
 }

@@ -42,7 +42,7 @@ pub enum Step {
 
 #[derive(Default)]
 pub struct View {
-    /// The process that is watched, where it is one.
+    /// The process that is watched, if it is one.
     pub watched: Option<i32>,
     /// The hosts, in the order in which they are shown.
     pub hosts: Vec<SampledHost>,
@@ -80,7 +80,7 @@ impl View {
         !self.paused && self.ended.is_none()
     }
 
-    /// Shows a moment. Where the selected host is gone, the one in its place is selected.
+    /// Shows a moment. If the selected host is gone, the one in its place is selected.
     pub fn take(&mut self, moment: Moment) {
         let place = self.selected();
         self.hosts = moment.hosts;

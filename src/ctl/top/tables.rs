@@ -165,7 +165,7 @@ fn growth(rates: Option<Rates>) -> Span<'static> {
     })
 }
 
-/// How full a cap is; with its name where it is an account's.
+/// How full a cap is; with its name if it is an account's.
 fn bar(used: Option<Use>) -> Span<'static> {
     const LENGTH: usize = 9;
     let Some(used) = used else { return nothing() };
