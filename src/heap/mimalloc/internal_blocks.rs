@@ -19,17 +19,16 @@ struct BlockCount {
     blocks: AtomicU64,
 }
 
-/// Threads' tables by size: for 16 heaps, or for 32 if a process has more heaps than 16. Free
-/// entries come last.
-static TABLES: [BlockCount; 4] = [const {
-    BlockCount {
-        bytes: AtomicUsize::new(0),
-        blocks: AtomicU64::new(0),
+pyhost_os::state! {
+    /// mimalloc's blocks that are in no list of its own.
+    static STATE: InternalBlocks {
+        /// Threads' tables by size: for 16 heaps, or for 32 if a process has more heaps than 16. Free
+        /// entries come last.
+        tables: [BlockCount; 4] = [const { BlockCount { bytes: AtomicUsize::new(0), blocks: AtomicU64::new(0) } }; 4],
+        /// Usable bytes of the bitmap of heaps; 0 before it is made.
+        bitmap: AtomicUsize = AtomicUsize::new(0),
     }
-}; 4];
-
-/// Usable bytes of the bitmap of heaps; 0 before it is made.
-static BITMAP: AtomicUsize = AtomicUsize::new(0);
+}
 
 /// Makes the first heap beside the main one, and learns the size of the bitmap that mimalloc makes with
 /// it. While the process has one thread.
@@ -39,7 +38,7 @@ pub fn first_heap() -> *mut Heap {
     let grown = alone(live_in_main_heap).saturating_sub(before) as usize;
     let description = alone(|closed| pages::holding(closed, heap.addr()));
     let description = description.map_or(0, |page| page.block_bytes as usize);
-    BITMAP.store(grown.saturating_sub(description), Relaxed);
+    STATE.bitmap.store(grown.saturating_sub(description), Relaxed);
     heap
 }
 
@@ -66,7 +65,7 @@ fn count_table(bytes: usize, by: u64) {
         let _ = kind.bytes.compare_exchange(0, bytes, Relaxed, Relaxed);
         kind.bytes.load(Relaxed) == bytes
     };
-    if let Some(kind) = TABLES.iter().find(is_its) {
+    if let Some(kind) = STATE.tables.iter().find(is_its) {
         kind.blocks.fetch_add(by, Relaxed);
     }
 }
@@ -99,11 +98,11 @@ pub fn each(closed: &Closed, mut visit: impl FnMut(u64, bool)) {
         }
     };
     List::own_blocks(closed).each(&mut of_list);
-    let bitmap = BITMAP.load(Relaxed);
+    let bitmap = STATE.bitmap.load(Relaxed);
     if bitmap != 0 {
         visit(bitmap as u64, false);
     }
-    for kind in &TABLES {
+    for kind in &STATE.tables {
         for _ in 0..kind.blocks.load(Relaxed) {
             visit(kind.bytes.load(Relaxed) as u64, false);
         }
