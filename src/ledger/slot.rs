@@ -114,23 +114,35 @@ impl Slot {
     /// GIL if `A` is an account of the GIL.
     #[inline(always)]
     pub fn book<const A: usize>(&self, bytes: usize) -> bool {
-        let cell = &self.cells[A];
+        self.book_to(const { Account::ALL[A] }, bytes)
+    }
+
+    /// Takes a freed block of `bytes` off account `A`; the counterpart of [`Slot::book`].
+    #[inline(always)]
+    pub fn release<const A: usize>(&self, bytes: usize) -> bool {
+        self.release_from(const { Account::ALL[A] }, bytes)
+    }
+
+    /// [`Slot::book`] for an account that is known only when it runs.
+    #[inline(always)]
+    pub fn book_to(&self, account: Account, bytes: usize) -> bool {
+        let cell = self.cell(account);
         let live = cell.live.load(Relaxed).wrapping_add(bytes as i64);
         if live > cell.high.load(Relaxed) {
             return false;
         }
         cell.live.store(live, Relaxed);
-        if const { Account::ALL[A].is_under_gil() } && live > cell.top.load(Relaxed) {
+        if account.is_under_gil() && live > cell.top.load(Relaxed) {
             cell.top.store(live, Relaxed);
         }
         cell.count_block();
         true
     }
 
-    /// Takes a freed block of `bytes` off account `A`; the counterpart of [`Slot::book`].
+    /// [`Slot::release`] for an account that is known only when it runs.
     #[inline(always)]
-    pub fn release<const A: usize>(&self, bytes: usize) -> bool {
-        let cell = &self.cells[A];
+    pub fn release_from(&self, account: Account, bytes: usize) -> bool {
+        let cell = self.cell(account);
         let live = cell.live.load(Relaxed).wrapping_sub(bytes as i64);
         if live < cell.low.load(Relaxed) {
             return false;

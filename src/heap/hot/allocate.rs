@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::booking::{admits, book_beneath_caps, counts, failed};
-use super::own_page::{LEAST_BLOCK, NativeBlock, pop, pop_from_queue};
+use super::own_page::{LEAST_BLOCK, NativeBlock, clear, pop, pop_from_queue};
 use super::resize;
 use crate::checks::guards;
 use crate::host::Request;
@@ -11,7 +11,7 @@ use crate::ledger::Account;
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate;
 use crate::mimalloc::pages::{give_back_new, live_page};
-use crate::system_memory::{address_limit, retention};
+use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::tensorflow::region;
 use crate::threads::thread_state::{state, thread_id};
 use crate::{bounded_heap, sampling};
@@ -38,7 +38,7 @@ pub fn allocate_counted<const A: usize, const ZERO: bool>(size: usize) -> *mut u
     if !state().is_sampling() {
         return allocate_after_samples::<A, ZERO>(size);
     }
-    allocate_uncounted::<false>(Account::ALL[A], size, ZERO)
+    allocate_uncounted(Account::ALL[A], size, ZERO, 0)
 }
 
 /// [`allocate`] by a hook that still counts though no samples are taken, because another hook keeps it from being replaced.
@@ -73,20 +73,21 @@ fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
             return block;
         }
     }
-    allocate_uncounted::<false>(account, size, zero)
+    allocate_uncounted(account, size, zero, 0)
 }
 
-/// Allocates a block that has grown, with room to grow where it lies.
+/// Allocates a block that has grown, with room to grow where it lies; `begins` if it was in a page with others.
 #[cold]
-pub fn allocate_growing(account: Account, size: usize) -> *mut u8 {
-    allocate_uncounted::<true>(account, size, false)
+pub fn allocate_growing(account: Account, size: usize, begins: bool) -> *mut u8 {
+    let addresses = mremap_grow::addresses_to_grow(size, begins);
+    allocate_uncounted(account, size, false, addresses)
 }
 
-/// Allocates by mimalloc's own functions; the request is not counted for a sample yet. With `GROWS` there is room behind the
-/// block, if that can be.
+/// Allocates by mimalloc's own functions; the request is not counted for a sample yet. Unless `addresses` is 0 the block lies at
+/// the start of a free run of so many bytes, if that can be.
 #[cold]
 #[inline(never)]
-fn allocate_uncounted<const GROWS: bool>(account: Account, size: usize, zero: bool) -> *mut u8 {
+fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usize) -> *mut u8 {
     sampling::look_if_asked(account);
     let state = state();
     let slot = state.slot();
@@ -115,14 +116,17 @@ fn allocate_uncounted<const GROWS: bool>(account: Account, size: usize, zero: bo
                 region::give_back_what_is_due();
             }
             let pages = (*theap).page_count.get();
-            let mut block = match GROWS {
-                true => resize::allocate_with_room(theap, given, &mut usable),
-                false => pop_from_queue(theap, given, zero, &mut usable),
+            let mut block = match addresses {
+                0 => pop_from_queue(theap, given, &mut usable),
+                _ => resize::allocate_with_room(theap, given, addresses, &mut usable),
             };
             if block.is_null() {
                 block = address_limit::with_a_second_try(|| {
-                    ffi::_mi_theap_malloc_zero(theap, given, zero, &mut usable).cast()
+                    ffi::_mi_theap_malloc_zero(theap, given, false, &mut usable).cast()
                 });
+            }
+            if zero {
+                clear(block, size);
             }
             if is_sample && (*theap).page_count.get() != pages {
                 give_back_new(block);

@@ -110,6 +110,7 @@ pub(crate) fn failed(account: Account, asked: usize) {
 #[inline]
 pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) -> bool {
     let booked = match host() {
+        _ if slot.book_to(request.account, request.bytes) => true,
         Some(host) if LEDGER.is_capped() => (host.caps.book)(slot, request, &GILS),
         _ => {
             LEDGER.book_anyway(slot, request.account, request.bytes, &GILS);
@@ -120,23 +121,28 @@ pub(crate) fn book_beneath_caps(slot: &Slot, block: *mut u8, request: &Request) 
     if booked {
         resident::note_growth();
         if request.account != Account::Pooled {
-            note_big(request.account, block, request.bytes, request.bytes);
+            note_big(request.account, block, 0, request.bytes);
         }
     }
     peak_watch::after_booking();
     booked
 }
 
-/// Notes a block that was booked with `bytes`, if it is big. So many of them, `taken`, were not booked before.
+/// Notes a block that is booked with `bytes`, if it is big, and was with `before`: 0 if it is new.
 #[inline]
-fn note_big(account: Account, block: *mut u8, bytes: usize, taken: usize) {
-    if bytes < big_blocks::BIG {
+fn note_big(account: Account, block: *mut u8, before: usize, bytes: usize) {
+    if bytes.max(before) < big_blocks::BIG {
         return;
     }
-    if taken > 0 {
-        retention::took(taken);
+    if bytes < big_blocks::BIG {
+        return big_blocks::remove(block.addr());
     }
-    big_blocks::add(block.addr(), account, bytes);
+    if bytes > before {
+        retention::took(bytes - before);
+    }
+    if before < big_blocks::BIG || !big_blocks::resized(block.addr(), bytes) {
+        big_blocks::add(block.addr(), account, bytes);
+    }
     if account != Account::Numpy {
         small_pages::settled(block, bytes);
     }
@@ -162,13 +168,10 @@ pub(super) fn rebook(
         return false;
     }
     look_at_caps();
-    if before >= big_blocks::BIG {
-        big_blocks::remove(block.addr());
-    }
     if delta > 0 {
         resident::note_growth();
     }
-    note_big(account, block, after, after.saturating_sub(before));
+    note_big(account, block, before, after);
     peak_watch::after_booking();
     true
 }
@@ -185,7 +188,7 @@ pub(crate) fn release_block(account: Account, block: *mut u8, bytes: usize, call
     let gil_held = matches!(caller, Account::Mem | Account::Obj);
     if gil_needed && !gil_held {
         LEDGER.release_foreign(account, bytes);
-    } else {
+    } else if !state().slot().release_from(account, bytes) {
         LEDGER.release_slow(state().slot(), account, bytes, &GILS);
     }
     look_at_caps();

@@ -7,6 +7,7 @@ use crate::checks::double_free;
 use crate::mimalloc::ffi::{self, Block, Page, Theap};
 use crate::mimalloc::gate;
 use crate::mimalloc::heaps::HEAPS;
+use crate::mimalloc::pages::live_page;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
 use std::cell::Cell;
@@ -116,7 +117,7 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
             if *(*page).free_is_zero.place() {
                 (*block).next = null_mut();
             } else {
-                std::ptr::write_bytes(block.cast::<u8>(), 0, (*page).block_size);
+                std::ptr::write_bytes(block.cast::<u8>(), 0, size);
             }
         }
         block.cast()
@@ -129,12 +130,7 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
 /// # Safety
 /// A theap of the calling thread.
 #[inline]
-pub unsafe fn pop_from_queue(
-    theap: *mut Theap,
-    size: usize,
-    zero: bool,
-    usable: &mut usize,
-) -> *mut u8 {
+pub unsafe fn pop_from_queue(theap: *mut Theap, size: usize, usable: &mut usize) -> *mut u8 {
     if size <= ffi::SMALL_SIZE_MAX || size > ffi::LARGE_SIZE_MAX {
         return null_mut();
     }
@@ -151,12 +147,23 @@ pub unsafe fn pop_from_queue(
         *(*page).free.place() = (*block).next;
         *(*page).used.place() += 1;
         *usable = (*page).block_size;
-        if zero && *(*page).free_is_zero.place() {
-            (*block).next = null_mut();
-        } else if zero {
-            std::ptr::write_bytes(block.cast::<u8>(), 0, *usable);
-        }
         block.cast()
+    }
+}
+
+/// Makes the first `size` bytes of a new block zeros, if its page does not know that they are. mimalloc would write to the whole block,
+/// which may be an eighth longer.
+///
+/// # Safety
+/// Null, or a block of at least so many bytes that its page's owner was just given.
+pub unsafe fn clear(block: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match live_page(block) {
+            Some(page) if *page.free_is_zero.place() => (*block.cast::<Block>()).next = null_mut(),
+            Some(_) => std::ptr::write_bytes(block, 0, size),
+            None => (),
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use crate::checks::checked_requests::NATURAL_ALIGNMENT;
 use crate::checks::double_free;
 use crate::checks::{checked_blocks, checked_requests, guards};
 use crate::ledger::Account;
-use crate::mimalloc::ffi;
 use crate::mimalloc::heaps::HEAPS;
 use crate::mimalloc::pages::live_page;
 use crate::system_memory::mremap_grow;
@@ -53,7 +52,8 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
         if size <= usable && size >= usable / 2 && size > 0 && same_heap() {
             return Reallocated::Block(pointer);
         }
-        if same_heap() && resize::is_alone(page, pointer) && !guards::are_on() {
+        let is_alone = resize::is_alone(page, pointer);
+        if same_heap() && is_alone && !guards::are_on() {
             let page = (&raw const *page).cast_mut();
             if resize::resize::<BOOK>(Account::ALL[A], page, size) {
                 return Reallocated::Block(pointer);
@@ -63,8 +63,8 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
             true => booking::within_reach(Account::ALL[A], size, mremap_grow::room_to_grow(size)),
             false => size,
         };
-        let moved = match size > usable && size > ffi::LARGE_SIZE_MAX {
-            true => allocate_growing(Account::ALL[A], size),
+        let moved = match size > usable && size >= resize::LEAST_ALONE {
+            true => allocate_growing(Account::ALL[A], size, !is_alone),
             false => allocate::<A, false, BOOK>(asked),
         };
         if !moved.is_null() {

@@ -1,7 +1,8 @@
 //! Makes a large block longer or shorter where it lies.
 //!
-//! A block of more than half a mebibyte has a page of its own. If the addresses behind it are free, it grows into them, as
-//! blocks at the top of libc's heap do: nothing is copied, and what it holds stays in memory.
+//! A block of more than half a mebibyte has a page of its own, and so has one of 128 KiB that had to move to grow. If the
+//! addresses behind it are free, it grows into them, as blocks at the top of libc's heap do: nothing is copied, and what it
+//! holds stays in memory.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +12,7 @@ use crate::mimalloc::ffi::{self, Page, Theap};
 use crate::mimalloc::gate;
 use crate::mimalloc::pages::{Emptied, SLICE, live_page};
 use crate::sizes::big_blocks;
-use crate::system_memory::{address_limit, retention};
+use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};
 use crate::{bounded_heap, sampling};
 use pyhost_os::errno::KeptErrno;
@@ -20,10 +21,21 @@ use std::ptr::null_mut;
 /// Blocks up to this size get as many addresses again behind them when they have to move to grow.
 const MOST_ROOM: usize = 1 << 30;
 
+/// From this size on a block that has to move to grow gets a page of its own.
+pub const LEAST_ALONE: usize = 2 * SLICE;
+
+/// The usable size of a block that is alone in its page, for `size` bytes.
+fn rounded(size: usize) -> usize {
+    match size > ffi::LARGE_SIZE_MAX {
+        true => size.next_multiple_of(SLICE),
+        false => size.next_multiple_of(SLICE / 8),
+    }
+}
+
 /// Whether a block lies alone in its page, so that [`resize`] may be tried.
 #[inline]
 pub fn is_alone(page: &Page, block: *mut u8) -> bool {
-    page.reserved == 1 && page.page_start == block && page.block_size > ffi::LARGE_SIZE_MAX
+    page.reserved == 1 && page.page_start == block && page.block_size >= LEAST_ALONE
 }
 
 /// Makes a block that [`is_alone`] longer or shorter; false, having done nothing, if it must move.
@@ -33,7 +45,7 @@ pub fn is_alone(page: &Page, block: *mut u8) -> bool {
 #[cold]
 #[inline(never)]
 pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: usize) -> bool {
-    if size <= ffi::LARGE_SIZE_MAX || size > isize::MAX as usize || booking::is_beyond_all(size) {
+    if size < LEAST_ALONE || size > isize::MAX as usize || booking::is_beyond_all(size) {
         return false;
     }
     // SAFETY: the caller's promise.
@@ -51,7 +63,7 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
             return false;
         }
         let _errno = KeptErrno::new();
-        let after = size.next_multiple_of(SLICE);
+        let after = rounded(size);
         if after < before {
             if !ffi::pyhost_shorten_page(page, after, true) {
                 return false;
@@ -64,6 +76,7 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
             ffi::pyhost_shorten_page(page, before, true);
             return false;
         }
+        mremap_grow::has_grown(after);
         if !BOOK {
             return true;
         }
@@ -76,11 +89,17 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
     }
 }
 
-/// Allocates a block of `size` bytes with as many free addresses behind it; null if that cannot be, or addresses are scarce.
+/// Allocates a block of `size` bytes at the start of a free run of `addresses` bytes; null if that cannot be, or addresses are
+/// scarce.
 ///
 /// # Safety
 /// A theap of the calling thread, inside the gate.
-pub unsafe fn allocate_with_room(theap: *mut Theap, size: usize, usable: &mut usize) -> *mut u8 {
+pub unsafe fn allocate_with_room(
+    theap: *mut Theap,
+    size: usize,
+    addresses: usize,
+    usable: &mut usize,
+) -> *mut u8 {
     if size > MOST_ROOM
         || bounded_heap::size().is_some()
         || address_limit::is_on()
@@ -90,15 +109,17 @@ pub unsafe fn allocate_with_room(theap: *mut Theap, size: usize, usable: &mut us
     }
     // SAFETY: the caller's promise; a block that nobody else has.
     unsafe {
-        let block = ffi::_mi_theap_malloc_zero(theap, 2 * size, false, usable).cast();
+        // Up to LARGE_SIZE_MAX it would share a page with others.
+        let most = addresses.max(ffi::LARGE_SIZE_MAX + 1);
+        let block = ffi::_mi_theap_malloc_zero(theap, most, false, usable).cast();
         if let Some(page) = live_page(block) {
             let page = (&raw const *page).cast_mut();
-            let bytes = size.next_multiple_of(SLICE);
-            if !is_alone(&*page, block) || !ffi::pyhost_shorten_page(page, bytes, false) {
+            if !is_alone(&*page, block) || !ffi::pyhost_shorten_page(page, rounded(size), false) {
                 ffi::mi_free(block.cast());
                 return null_mut();
             }
             *usable = (*page).block_size;
+            mremap_grow::has_grown(*usable);
         }
         block
     }
@@ -208,5 +229,10 @@ mod tests {
         assert_eq!(block.usable(), 3 << 20);
         block.resize(1 << 20);
         assert_eq!((block.start, block.usable()), (start, 1 << 20));
+        let mut block = Block::new(100 << 10, 2);
+        block.resize(150 << 10);
+        let start = block.start;
+        block.resize(250 << 10);
+        assert_eq!((block.start, block.usable()), (start, 256 << 10));
     }
 }

@@ -58,6 +58,11 @@ void* pyhost_thread_table(void) {
   return (*mi_thread_locals == 0 ? NULL : mi_thread_locals);
 }
 
+/* The bits of a word that are set. Most words have all or none, and processors of the base have no instruction to count. */
+static size_t set_bits(mi_bfield_t word) {
+  return (word == 0 ? 0 : ~word == 0 ? MI_BFIELD_BITS : mi_popcount(word));
+}
+
 /* Counts slices of all arenas: those in use, and those that are free and wait to be given back. Any thread: bits of the
    bitmaps may change meanwhile. */
 void pyhost_count_slices(size_t* used, size_t* waiting) {
@@ -73,8 +78,8 @@ void pyhost_count_slices(size_t* used, size_t* waiting) {
       for (size_t f = 0; f < MI_BCHUNK_FIELDS; f++) {
         const mi_bfield_t free = mi_atomic_load_relaxed(&arena->slices_free->chunks[c].bfields[f]);
         const mi_bfield_t purge = mi_atomic_load_relaxed(&arena->slices_purge->chunks[c].bfields[f]);
-        *used -= mi_popcount(free);
-        *waiting += mi_popcount(free & purge);
+        *used -= set_bits(free);
+        *waiting += set_bits(free & purge);
       }
     }
   }

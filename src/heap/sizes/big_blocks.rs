@@ -39,6 +39,8 @@ impl BigBlock {
 
 /// Words of a block in the table.
 const WORDS: usize = 3 + FILE / 8;
+/// The word of its bytes.
+const BYTES: usize = 1;
 
 impl BigBlock {
     fn to_words(self) -> [u64; WORDS] {
@@ -46,7 +48,7 @@ impl BigBlock {
         let line = u64::from(self.source.line as u32);
         let mut words = [0; WORDS];
         words[0] = self.account as u64 | (name.len() as u64) << 8 | line << 32;
-        words[1] = self.bytes;
+        words[BYTES] = self.bytes;
         words[2] = self.made.to_bits();
         for (word, bytes) in words[3..].iter_mut().zip(name.chunks(8)) {
             *word = bytes
@@ -65,7 +67,7 @@ impl BigBlock {
         let (length, line) = (words[0] >> 8 & 0xff, words[0] >> 32);
         BigBlock {
             account: *account.unwrap_or(&Account::Raw),
-            bytes: words[1],
+            bytes: words[BYTES],
             made: f64::from_bits(words[2]),
             source: SourceLine::of_parts(file, length as usize, line as i32),
         }
@@ -139,16 +141,29 @@ pub fn add(address: usize, account: Account, bytes: usize) {
     STATE.left_out.fetch_add(1, Relaxed);
 }
 
+/// The entry of the block of `address`.
+fn entry_of(address: usize) -> Option<&'static Entry> {
+    let key = key_of(address);
+    let mut used = STATE.table[..STATE.used.load(Relaxed)].iter();
+    used.find(|entry| entry.key.load(Relaxed) == key)
+}
+
 /// Takes out the block of `address`, if it is there.
 #[cold]
 pub fn remove(address: usize) {
-    let key = key_of(address);
-    for entry in &STATE.table[..STATE.used.load(Relaxed)] {
-        if entry.key.load(Relaxed) == key {
-            entry.key.store(0, Release);
-            return;
-        }
+    if let Some(entry) = entry_of(address) {
+        entry.key.store(0, Release);
     }
+}
+
+/// Notes that the block of `address` has `bytes` now; whether it is there.
+#[cold]
+pub fn resized(address: usize, bytes: usize) -> bool {
+    let entry = entry_of(address);
+    if let Some(entry) = entry {
+        entry.words[BYTES].store(bytes as u64, Relaxed);
+    }
+    entry.is_some()
 }
 
 /// Gives every block of the register to `take`, in no order.

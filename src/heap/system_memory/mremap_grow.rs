@@ -12,7 +12,7 @@ use crate::process::limits;
 use crate::system_memory::address_limit;
 use pyhost_os::mapping::page_size;
 use std::ptr::copy_nonoverlapping;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// From here on pages are moved. Shorter blocks are copied: the memory that they leave behind is used again at once.
 const LEAST: usize = 4 << 20;
@@ -24,8 +24,44 @@ const MOST_MOVES: u32 = 8_000;
 /// The first moves are checked: more than threads make at the same time. See [`is_mapped`].
 const CHECKED_MOVES: u32 = 64;
 
-/// Moves so far; [`MOST_MOVES`] if the system has none.
-static MOVES: AtomicU32 = AtomicU32::new(0);
+/// A block that begins to grow is expected to become as long as the one before it, up to this size. Less than an arena has (see
+/// [`super::retention`]), so that no program needs more arenas for it.
+const MOST_EXPECTED: usize = 32 << 20;
+/// Blocks that grow in turns do not say how long the next will be: one does that has grown so many times alone.
+const LEAST_STEPS: usize = 8;
+
+pyhost_os::state! {
+    /// How blocks have grown so far.
+    static STATE: Growth {
+        /// Moves of pages; [`MOST_MOVES`] if the system has none.
+        moves: AtomicU32 = AtomicU32::new(0),
+        /// Since a block began to grow: how long one became, and how many times one grew.
+        longest: AtomicUsize = AtomicUsize::new(0),
+        steps: AtomicUsize = AtomicUsize::new(0),
+    }
+}
+
+/// A block that is alone in its page has grown to `size` bytes.
+pub(crate) fn has_grown(size: usize) {
+    STATE.steps.store(STATE.steps.load(Relaxed) + 1, Relaxed);
+    if size > STATE.longest.load(Relaxed) {
+        STATE.longest.store(size, Relaxed);
+    }
+}
+
+/// How many bytes of addresses to look for, for a block that moves to grow to `size` bytes: as many again behind it. One that `begins`
+/// to grow gets the place of the one before it, whose memory may still be there.
+pub(crate) fn addresses_to_grow(size: usize, begins: bool) -> usize {
+    let twice = size.saturating_mul(2);
+    if !begins {
+        return twice;
+    }
+    let longest = STATE.longest.swap(0, Relaxed).min(MOST_EXPECTED);
+    match STATE.steps.swap(0, Relaxed) < LEAST_STEPS {
+        true => twice,
+        false => longest.max(twice),
+    }
+}
 
 /// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that
 /// grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes are an eighth
@@ -73,9 +109,9 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     if !aligned || bounded_heap::size().is_some() || follows() || is_near() {
         return 0;
     }
-    let earlier = MOVES.fetch_add(1, Relaxed);
+    let earlier = STATE.moves.fetch_add(1, Relaxed);
     if earlier >= MOST_MOVES {
-        MOVES.fetch_min(MOST_MOVES, Relaxed);
+        STATE.moves.fetch_min(MOST_MOVES, Relaxed);
         return 0;
     }
     // SAFETY: pages that lie in the two blocks alone. The old ones stay mapped, and empty.
@@ -83,7 +119,7 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
         if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
             if earlier < CHECKED_MOVES && !is_mapped(from) {
-                MOVES.store(MOST_MOVES, Relaxed);
+                STATE.moves.store(MOST_MOVES, Relaxed);
                 map_anew(from, whole);
             }
             return whole;
@@ -91,7 +127,7 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         // An older kernel, a block that lies in two mappings, locked memory, or too many mappings.
         // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
         // holds nothing yet, gets fresh pages.
-        MOVES.store(MOST_MOVES, Relaxed);
+        STATE.moves.store(MOST_MOVES, Relaxed);
         map_anew(to, whole);
     }
     0
