@@ -36,14 +36,19 @@ def arrays(kept):
     kept.append(array.array("d", bytes(8 * 2000)))
 
 
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = (ctypes.c_void_p,)
+c_blocks = []
+
+
 @kind
-def malloc(kept, libc=ctypes.CDLL(None)):
-    libc.malloc.restype = ctypes.c_void_p
+def malloc(kept):
     block = libc.malloc(5000)
     if not block:
         raise MemoryError
     ctypes.memset(block, 1, 5000)
-    kept.append(block)
+    c_blocks.append(block)
 
 
 database = sqlite3.connect(":memory:", check_same_thread=False)
@@ -69,7 +74,7 @@ def work(fill, is_full):
     try:
         while not is_full.is_set():
             fill(kept)
-    except MemoryError:
+    except (MemoryError, ctypes.ArgumentError):  # ctypes makes the second of the first
         is_full.set()
 
 
@@ -80,13 +85,21 @@ def main(name, threads):
     if threads == 1:
         work(KINDS[name], is_full)
     else:
-        started = [threading.Thread(target=work, args=(KINDS[name], is_full)) for _ in range(threads)]
-        for thread in started:
-            thread.start()
+        started = []
+        for _ in range(threads):
+            thread = threading.Thread(target=work, args=(KINDS[name], is_full))
+            try:
+                thread.start()
+            except RuntimeError:  # "can't start new thread"
+                is_full.set()
+                break
+            started.append(thread)
         for thread in started:
             thread.join()
     # What the others kept is free by now.
     database.close()
+    for block in c_blocks:
+        libc.free(block)
     kept = [bytes(1000) for _ in range(100)]
     print("alive", len(kept))
 

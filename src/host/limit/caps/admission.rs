@@ -192,7 +192,13 @@ fn is_large(bytes: usize, reserve: u64, fragile: bool) -> bool {
     let bytes = bytes as u64;
     match fragile {
         true => bytes > (reserve / 8).max(SMALL.0),
-        false => bytes > (reserve / 64).clamp(SMALL.0, SMALL.1),
+        // opendir(3) takes 40 KiB, and imports call it.
+        false => {
+            bytes
+                > (reserve / 64)
+                    .max((reserve / 16).min(48 << 10))
+                    .clamp(SMALL.0, SMALL.1)
+        }
     }
 }
 

@@ -447,7 +447,10 @@ impl Model<'_> {
 
         let (hold, cap) = heights(scope);
         let (reserve, size) = (cap - hold, bytes as i64);
-        let is_large = size > (reserve / 64).clamp(4 << 10, 64 << 10);
+        let is_large = size
+            > (reserve / 64)
+                .max((reserve / 16).min(48 << 10))
+                .clamp(4 << 10, 64 << 10);
         let in_import = is_import(fake.place);
         let is_serving = fake.place == CodePlace::Serving;
         let is_handling = thread.has_error && fake.handles_error;
