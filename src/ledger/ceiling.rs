@@ -9,6 +9,7 @@
 //! Safe Rust, any thread; a ceiling changes at once for the next booking.
 
 use super::account::Account;
+use super::layout::stored;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -68,25 +69,19 @@ pub enum Reach {
     Cap,
 }
 
-/// The heights of one scope. Part of the stored layout.
-#[repr(C)]
-pub(super) struct Ceiling {
-    pub(super) cap: AtomicI64,
-    pub(super) hold: AtomicI64,
+stored! {
+    /// The heights of one scope. Part of the stored layout.
+    #[repr(C)]
+    pub(super) struct Ceiling {
+        pub(super) cap: AtomicI64,
+        pub(super) hold: AtomicI64,
+    }
 }
 
 /// No ceiling.
 pub(super) const NONE: i64 = i64::MAX;
 
 impl Ceiling {
-    /// Before [`Ceiling::open`].
-    pub(super) const fn zeros() -> Self {
-        Ceiling {
-            cap: AtomicI64::new(0),
-            hold: AtomicI64::new(0),
-        }
-    }
-
     /// Takes the heights away.
     pub(super) fn open(&self) {
         self.cap.store(NONE, Relaxed);

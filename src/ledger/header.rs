@@ -9,7 +9,7 @@
 
 #![deny(unsafe_code)]
 
-use crate::layout::UNIT;
+use crate::layout::{UNIT, Zeros, stored};
 use pyhost_os::signals::signal_words;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
@@ -40,11 +40,11 @@ pub enum ProcessState {
 #[repr(C)]
 pub struct Text<const WORDS: usize>([AtomicU64; WORDS]);
 
-impl<const WORDS: usize> Text<WORDS> {
-    const fn new() -> Self {
-        Text([const { AtomicU64::new(0) }; WORDS])
-    }
+impl<const WORDS: usize> Zeros for Text<WORDS> {
+    const ZEROS: Self = Text(Zeros::ZEROS);
+}
 
+impl<const WORDS: usize> Text<WORDS> {
     /// Writes as much as fits, cut between characters.
     pub fn set(&self, text: &str) {
         let mut length = text.len().min(WORDS * 8);
@@ -85,14 +85,16 @@ impl<const WORDS: usize> Text<WORDS> {
 /// Room for a mark's name, in words of eight bytes.
 const NAME: usize = 6;
 
-/// A moment that the script named.
-#[repr(C)]
-struct MarkCell {
-    /// Its number, from 1 on; 0 while it is written.
-    number: AtomicU64,
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    nanoseconds: AtomicU64,
-    name: Text<NAME>,
+stored! {
+    /// A moment that the script named.
+    #[repr(C)]
+    struct MarkCell {
+        /// Its number, from 1 on; 0 while it is written.
+        number: AtomicU64,
+        /// Nanoseconds of `CLOCK_MONOTONIC`.
+        nanoseconds: AtomicU64,
+        name: Text<NAME>,
+    }
 }
 
 /// A mark, read.
@@ -117,31 +119,21 @@ impl Mark {
     }
 }
 
-/// A request to begin or to end the samples of lines. Another process writes it, then makes the host look: see
-/// [`crate::Ledger::cells_to_close`].
-#[repr(C)]
-pub struct LinesCell {
-    /// The number of the request, from 1 on.
-    pub asked: AtomicU64,
-    /// The interval in bytes that is asked for; 0 to end.
-    pub interval: AtomicU64,
-    /// The number of the last request that the host has acted on.
-    pub answered: AtomicU64,
-    /// A [`LinesAnswer`].
-    pub answer: AtomicU64,
-    /// The system's error if the samples cannot be written if others read them, else 0.
-    pub file_error: AtomicU64,
-}
-
-impl LinesCell {
-    const fn new() -> Self {
-        LinesCell {
-            asked: AtomicU64::new(0),
-            interval: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            answer: AtomicU64::new(0),
-            file_error: AtomicU64::new(0),
-        }
+stored! {
+    /// A request to begin or to end the samples of lines. Another process writes it, then makes the host look: see
+    /// [`crate::Ledger::cells_to_close`].
+    #[repr(C)]
+    pub struct LinesCell {
+        /// The number of the request, from 1 on.
+        pub asked: AtomicU64,
+        /// The interval in bytes that is asked for; 0 to end.
+        pub interval: AtomicU64,
+        /// The number of the last request that the host has acted on.
+        pub answered: AtomicU64,
+        /// A [`LinesAnswer`].
+        pub answer: AtomicU64,
+        /// The system's error if the samples cannot be written if others read them, else 0.
+        pub file_error: AtomicU64,
     }
 }
 
@@ -157,75 +149,77 @@ pub enum LinesAnswer {
     Refused = 3,
 }
 
-/// Whose ledger it is. Two units of fixed layout.
-#[repr(C, align(4096))] // `UNIT`
-pub struct Header {
-    magic: AtomicU64,
-    /// Bytes of the ledger that follows.
-    pub ledger_bytes: AtomicU64,
-    /// The process id, in the namespace of `pid_namespace`.
-    pub pid: AtomicI32,
-    /// The parent's.
-    pub parent: AtomicI32,
-    /// The effective user.
-    pub user: AtomicU32,
-    state: AtomicU32,
-    status: AtomicI32,
-    /// 1: CPython's debug hooks are in force.
-    pub debug_hooks: AtomicU32,
-    /// Bit n: something is booked to the account of index n.
-    pub active: AtomicU32,
-    /// 1: a forked child, whose counters go on from its parent's.
-    pub forked: AtomicU32,
-    /// Inode of `/proc/self/ns/pid`.
-    pub pid_namespace: AtomicU64,
-    /// Field 22 of `/proc/self/stat`: clock ticks from the boot to the start.
-    pub start_ticks: AtomicU64,
-    /// When the process started, in nanoseconds of `CLOCK_REALTIME`: a forked child, at the fork.
-    pub started: AtomicU64,
-    /// The same moment, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub started_monotonic: AtomicU64,
-    /// When it ended, in nanoseconds of `CLOCK_REALTIME`.
-    ended: AtomicU64,
-    /// Refusals so far that were reported.
-    refusals: AtomicU64,
-    marks: AtomicU64,
-    /// Identifies the boot of the machine.
-    pub boot: Text<5>,
-    /// Python's version.
-    pub python: Text<2>,
-    /// The host's version.
-    pub host: Text<2>,
-    /// mimalloc's version.
-    pub mimalloc: Text<2>,
-    /// The allocator's name.
-    pub allocator: Text<2>,
-    /// The native mode's name.
-    pub native: Text<2>,
-    /// The profile's name.
-    pub profile: Text<2>,
-    refusal: Text<64>,
-    argv_count: AtomicU32,
-    argv_bytes: AtomicU32,
-    argv: Text<256>,
-    /// How many of the arguments are the host's own options.
-    pub host_words: AtomicU64,
-    /// The script's name, the same in all its runs.
-    pub script: Text<8>,
-    /// Processes that it has started.
-    pub forks: AtomicU64,
-    /// Live bytes of all accounts that a forked child began with, which are its parent's too.
-    pub inherited: AtomicU64,
-    /// Resident bytes at the process's end, or at the sampler's last look; 0 if there was neither.
-    pub resident: AtomicU64,
-    /// The highest resident size that was read; 0 if none was.
-    pub resident_peak: AtomicU64,
-    /// Requests of others for samples of lines, and the host's answer.
-    pub lines: LinesCell,
-    /// When the total's cap was last computed from what a limit leaves, in nanoseconds of `CLOCK_MONOTONIC`; 0 if it follows none.
-    pub cap_computed: AtomicU64,
-    spare: [AtomicU64; 142],
-    cells: [MarkCell; MARKS],
+stored! {
+    /// Whose ledger it is. Two units of fixed layout.
+    #[repr(C, align(4096))] // `UNIT`
+    pub struct Header {
+        magic: AtomicU64,
+        /// Bytes of the ledger that follows.
+        pub ledger_bytes: AtomicU64,
+        /// The process id, in the namespace of `pid_namespace`.
+        pub pid: AtomicI32,
+        /// The parent's.
+        pub parent: AtomicI32,
+        /// The effective user.
+        pub user: AtomicU32,
+        state: AtomicU32,
+        status: AtomicI32,
+        /// 1: CPython's debug hooks are in force.
+        pub debug_hooks: AtomicU32,
+        /// Bit n: something is booked to the account of index n.
+        pub active: AtomicU32,
+        /// 1: a forked child, whose counters go on from its parent's.
+        pub forked: AtomicU32,
+        /// Inode of `/proc/self/ns/pid`.
+        pub pid_namespace: AtomicU64,
+        /// Field 22 of `/proc/self/stat`: clock ticks from the boot to the start.
+        pub start_ticks: AtomicU64,
+        /// When the process started, in nanoseconds of `CLOCK_REALTIME`: a forked child, at the fork.
+        pub started: AtomicU64,
+        /// The same moment, in nanoseconds of `CLOCK_MONOTONIC`.
+        pub started_monotonic: AtomicU64,
+        /// When it ended, in nanoseconds of `CLOCK_REALTIME`.
+        ended: AtomicU64,
+        /// Refusals so far that were reported.
+        refusals: AtomicU64,
+        marks: AtomicU64,
+        /// Identifies the boot of the machine.
+        pub boot: Text<5>,
+        /// Python's version.
+        pub python: Text<2>,
+        /// The host's version.
+        pub host: Text<2>,
+        /// mimalloc's version.
+        pub mimalloc: Text<2>,
+        /// The allocator's name.
+        pub allocator: Text<2>,
+        /// The native mode's name.
+        pub native: Text<2>,
+        /// The profile's name.
+        pub profile: Text<2>,
+        refusal: Text<64>,
+        argv_count: AtomicU32,
+        argv_bytes: AtomicU32,
+        argv: Text<256>,
+        /// How many of the arguments are the host's own options.
+        pub host_words: AtomicU64,
+        /// The script's name, the same in all its runs.
+        pub script: Text<8>,
+        /// Processes that it has started.
+        pub forks: AtomicU64,
+        /// Live bytes of all accounts that a forked child began with, which are its parent's too.
+        pub inherited: AtomicU64,
+        /// Resident bytes at the process's end, or at the sampler's last look; 0 if there was neither.
+        pub resident: AtomicU64,
+        /// The highest resident size that was read; 0 if none was.
+        pub resident_peak: AtomicU64,
+        /// Requests of others for samples of lines, and the host's answer.
+        pub lines: LinesCell,
+        /// When the total's cap was last computed from what a limit leaves, in nanoseconds of `CLOCK_MONOTONIC`; 0 if it follows none.
+        pub cap_computed: AtomicU64,
+        spare: [AtomicU64; 142],
+        cells: [MarkCell; MARKS],
+    }
 }
 
 // The stored layout: readers in other processes rely on these.
@@ -236,56 +230,6 @@ const _: () = {
 };
 
 impl Header {
-    /// The bytes of a header before [`Header::open`].
-    pub const fn zeros() -> Self {
-        Header {
-            magic: AtomicU64::new(0),
-            ledger_bytes: AtomicU64::new(0),
-            pid: AtomicI32::new(0),
-            parent: AtomicI32::new(0),
-            user: AtomicU32::new(0),
-            state: AtomicU32::new(ProcessState::Running as u32),
-            status: AtomicI32::new(0),
-            debug_hooks: AtomicU32::new(0),
-            active: AtomicU32::new(0),
-            forked: AtomicU32::new(0),
-            pid_namespace: AtomicU64::new(0),
-            start_ticks: AtomicU64::new(0),
-            started: AtomicU64::new(0),
-            started_monotonic: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
-            marks: AtomicU64::new(0),
-            boot: Text::new(),
-            python: Text::new(),
-            host: Text::new(),
-            mimalloc: Text::new(),
-            allocator: Text::new(),
-            native: Text::new(),
-            profile: Text::new(),
-            refusal: Text::new(),
-            argv_count: AtomicU32::new(0),
-            argv_bytes: AtomicU32::new(0),
-            argv: Text::new(),
-            host_words: AtomicU64::new(0),
-            script: Text::new(),
-            forks: AtomicU64::new(0),
-            inherited: AtomicU64::new(0),
-            resident: AtomicU64::new(0),
-            resident_peak: AtomicU64::new(0),
-            lines: LinesCell::new(),
-            cap_computed: AtomicU64::new(0),
-            spare: [const { AtomicU64::new(0) }; 142],
-            cells: [const {
-                MarkCell {
-                    number: AtomicU64::new(0),
-                    nanoseconds: AtomicU64::new(0),
-                    name: Text::new(),
-                }
-            }; MARKS],
-        }
-    }
-
     /// Makes zeros a header that says nothing yet.
     pub fn open(&self) {
         let ledger = size_of::<crate::Ledger>() as u64;
@@ -510,7 +454,7 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_characters() {
-        let text = Text::<2>::new();
+        let text = Text::<2>::ZEROS;
         text.set("abc");
         assert_eq!(text.get(), "abc");
         text.set("0123456789abcd\u{e9}\u{e9}");
@@ -521,7 +465,7 @@ mod tests {
 
     #[test]
     fn arguments_come_back_as_far_as_there_is_room() {
-        let header = Header::zeros();
+        let header = Header::ZEROS;
         header.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());
         assert_eq!(header.argv(), ["pyhost", "", "a b"]);
         let long = vec![b'x'; 3000];
@@ -533,7 +477,7 @@ mod tests {
 
     #[test]
     fn the_latest_marks_are_kept() {
-        let header = Header::zeros();
+        let header = Header::ZEROS;
         for number in 1..=100 {
             header.mark(&format!("phase {number}"), number);
         }

@@ -38,5 +38,5 @@ pub use shared::Ledger;
 pub use slot::{CLOSED, Slot, UNCLAIMED};
 pub use snapshot::{AccountFigures, Snapshot};
 
-pub use layout::UNIT;
+pub use layout::{UNIT, Zeros};
 pub use own::{HEADER, LEDGER};

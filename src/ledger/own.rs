@@ -8,7 +8,7 @@
 
 use crate::Ledger;
 use crate::header::Header;
-use crate::layout::UNIT;
+use crate::layout::{UNIT, Zeros};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
@@ -19,17 +19,7 @@ pub const SIZE: usize = size_of::<Header>() + size_of::<Ledger>();
 pub const LARGEST_PAGE: usize = 64 << 10;
 
 /// Bytes that nobody uses: what a page may hold beside a whole number of units.
-struct Unused {
-    _words: [AtomicU64; (LARGEST_PAGE - UNIT) / 8],
-}
-
-impl Unused {
-    const fn new() -> Self {
-        Unused {
-            _words: [const { AtomicU64::new(0) }; (LARGEST_PAGE - UNIT) / 8],
-        }
-    }
-}
+type Unused = [AtomicU64; (LARGEST_PAGE - UNIT) / 8];
 
 /// The header and the ledger, with room for the rest of the first and of the last page.
 #[repr(C)]
@@ -41,10 +31,10 @@ struct Own {
 }
 
 static OWN: Own = Own {
-    _before: Unused::new(),
-    header: Header::zeros(),
-    ledger: Ledger::zeros(),
-    _after: Unused::new(),
+    _before: Zeros::ZEROS,
+    header: Zeros::ZEROS,
+    ledger: Zeros::ZEROS,
+    _after: Zeros::ZEROS,
 };
 
 /// Makes the zeros that the process begins with its header and its ledger. Before the first ceiling and the first

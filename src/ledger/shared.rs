@@ -6,7 +6,7 @@
 use super::account::{ACCOUNTS, Account};
 use super::ceiling::Ceiling;
 use super::slot::Slot;
-use crate::layout::UNIT;
+use crate::layout::{UNIT, stored};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
@@ -24,77 +24,59 @@ pub(super) const CHANGING: u32 = 1;
 /// Threads book at once, each within its window.
 pub(super) const WINDOWED: u32 = 2;
 
-/// The shared counters of one account.
-#[repr(C, align(64))]
-pub(super) struct Shared {
-    /// Never below the account's live bytes; what the peak is taken from.
-    pub(super) bound: AtomicI64,
-    /// The highest of this segment; [`Ledger::segment_peak_of`] knows of the owner's, too.
-    pub(super) peak: AtomicI64,
-    /// Exact policy: live bytes of every cell but the owner's.
-    pub(super) others: AtomicI64,
-    /// Exact policy: below this the published bound is lowered.
-    pub(super) window_low: AtomicI64,
-    /// Exact policy: 1 + the index of the owner's slot; 0 before the first booking.
-    pub(super) owner: AtomicU32,
-    /// [`EXACT`], [`CHANGING`] or [`WINDOWED`].
-    pub(super) policy: AtomicU32,
-    /// The owner is inside the exact slow path.
-    pub(super) entered: AtomicU32,
-    /// Bytes released by threads that do not hold this account's GIL (negative).
-    pub(super) foreign_live: AtomicI64,
-    pub(super) foreign_freed: AtomicU64,
-    pub(super) refused: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) ceiling: Ceiling,
-    pub(super) injected: AtomicU64,
-    /// The highest peak of the segments that have ended.
-    pub(super) earlier_peak: AtomicI64,
-}
-
-impl Shared {
-    /// Before [`Ledger::open`].
-    const fn zeros() -> Self {
-        Shared {
-            bound: AtomicI64::new(0),
-            peak: AtomicI64::new(0),
-            others: AtomicI64::new(0),
-            window_low: AtomicI64::new(0),
-            owner: AtomicU32::new(0),
-            policy: AtomicU32::new(0),
-            entered: AtomicU32::new(0),
-            foreign_live: AtomicI64::new(0),
-            foreign_freed: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            ceiling: Ceiling::zeros(),
-            injected: AtomicU64::new(0),
-            earlier_peak: AtomicI64::new(0),
-        }
+stored! {
+    /// The shared counters of one account.
+    #[repr(C, align(64))]
+    pub(super) struct Shared {
+        /// Never below the account's live bytes; what the peak is taken from.
+        pub(super) bound: AtomicI64,
+        /// The highest of this segment; [`Ledger::segment_peak_of`] knows of the owner's, too.
+        pub(super) peak: AtomicI64,
+        /// Exact policy: live bytes of every cell but the owner's.
+        pub(super) others: AtomicI64,
+        /// Exact policy: below this the published bound is lowered.
+        pub(super) window_low: AtomicI64,
+        /// Exact policy: 1 + the index of the owner's slot; 0 before the first booking.
+        pub(super) owner: AtomicU32,
+        /// [`EXACT`], [`CHANGING`] or [`WINDOWED`].
+        pub(super) policy: AtomicU32,
+        /// The owner is inside the exact slow path.
+        pub(super) entered: AtomicU32,
+        /// Bytes released by threads that do not hold this account's GIL (negative).
+        pub(super) foreign_live: AtomicI64,
+        pub(super) foreign_freed: AtomicU64,
+        pub(super) refused: AtomicU64,
+        pub(super) failed: AtomicU64,
+        pub(super) ceiling: Ceiling,
+        pub(super) injected: AtomicU64,
+        /// The highest peak of the segments that have ended.
+        pub(super) earlier_peak: AtomicI64,
     }
 }
 
-/// All accounts of a process. One block of fixed layout; see the module's text.
-#[repr(C, align(4096))] // `UNIT`
-pub struct Ledger {
-    magic: AtomicU64,
-    /// Bound, and peak in this segment, of the sum of all accounts.
-    pub(super) total_bound: AtomicI64,
-    pub(super) total_peak: AtomicI64,
-    /// One past the last slot that a thread has ever owned.
-    used_slots: AtomicU32,
-    /// 1 while there is a ceiling.
-    pub(super) capped: AtomicU32,
-    pub(super) total_ceiling: Ceiling,
-    /// The highest peak of the total in the segments that have ended.
-    pub(super) earlier_total_peak: AtomicI64,
-    pub(super) accounts: [Shared; ACCOUNTS],
-    pub(super) slots: [Slot; SLOTS],
-    overflow: Slot,
-    /// While it is not 0 windows are narrow; see [`Ledger::begin_precise`].
-    pub(super) precise_spans: AtomicU32,
-    /// The live bytes of each account when the latest of these spans began.
-    pub(super) precise_starts: [AtomicI64; ACCOUNTS],
+stored! {
+    /// All accounts of a process. One block of fixed layout; see the module's text.
+    #[repr(C, align(4096))] // `UNIT`
+    pub struct Ledger {
+        magic: AtomicU64,
+        /// Bound, and peak in this segment, of the sum of all accounts.
+        pub(super) total_bound: AtomicI64,
+        pub(super) total_peak: AtomicI64,
+        /// One past the last slot that a thread has ever owned.
+        used_slots: AtomicU32,
+        /// 1 while there is a ceiling.
+        pub(super) capped: AtomicU32,
+        pub(super) total_ceiling: Ceiling,
+        /// The highest peak of the total in the segments that have ended.
+        pub(super) earlier_total_peak: AtomicI64,
+        pub(super) accounts: [Shared; ACCOUNTS],
+        pub(super) slots: [Slot; SLOTS],
+        overflow: Slot,
+        /// While it is not 0 windows are narrow; see [`Ledger::begin_precise`].
+        pub(super) precise_spans: AtomicU32,
+        /// The live bytes of each account when the latest of these spans began.
+        pub(super) precise_starts: [AtomicI64; ACCOUNTS],
+    }
 }
 
 // The stored layout: readers in other processes rely on these.
@@ -110,25 +92,6 @@ const _: () = {
 const OVERFLOW: usize = SLOTS;
 
 impl Ledger {
-    /// The bytes of a ledger before [`Ledger::open`]: all zero, so that a static one takes no room in the
-    /// executable's file, and only the pages that are written become resident.
-    pub const fn zeros() -> Self {
-        Ledger {
-            magic: AtomicU64::new(0),
-            total_bound: AtomicI64::new(0),
-            total_peak: AtomicI64::new(0),
-            used_slots: AtomicU32::new(0),
-            capped: AtomicU32::new(0),
-            total_ceiling: Ceiling::zeros(),
-            earlier_total_peak: AtomicI64::new(0),
-            accounts: [const { Shared::zeros() }; ACCOUNTS],
-            slots: [const { Slot::zeros() }; SLOTS],
-            overflow: Slot::zeros(),
-            precise_spans: AtomicU32::new(0),
-            precise_starts: [const { AtomicI64::new(0) }; ACCOUNTS],
-        }
-    }
-
     /// Makes zeros an empty ledger: there are no ceilings, and every booking to the overflow slot takes the slow path.
     /// Once, before the first ceiling and the first slot, by the only thread.
     pub fn open(&self) {

@@ -1,41 +1,32 @@
 //! A thread's own page of the ledger: what the hot path reads and writes.
 
 use super::account::{ACCOUNTS, Account};
+use super::layout::{Zeros, stored};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// One thread's share of one account.
-///
-/// Only the thread that claimed the slot writes `live`, `total_blocks` and `freed_blocks`; any
-/// thread may read them. `live` is negative if the thread frees what others allocated.
-#[repr(C)]
-pub struct Cell {
-    pub(super) live: AtomicI64,
-    /// A booking that would take `live` above this goes the slow path.
-    pub(super) high: AtomicI64,
-    /// A release that would take `live` below this goes the slow path.
-    pub(super) low: AtomicI64,
-    /// Bytes that this cell has added to the account's bound.
-    pub(super) published: AtomicI64,
-    /// Accounts of the GIL: the highest `live` since the slow path last looked.
-    pub(super) top: AtomicI64,
-    pub(super) total_blocks: AtomicU64,
-    pub(super) freed_blocks: AtomicU64,
+stored! {
+    /// One thread's share of one account.
+    ///
+    /// Only the thread that claimed the slot writes `live`, `total_blocks` and `freed_blocks`; any
+    /// thread may read them. `live` is negative if the thread frees what others allocated.
+    #[repr(C)]
+    pub struct Cell {
+        pub(super) live: AtomicI64,
+        /// A booking that would take `live` above this goes the slow path.
+        pub(super) high: AtomicI64,
+        /// A release that would take `live` below this goes the slow path.
+        pub(super) low: AtomicI64,
+        /// Bytes that this cell has added to the account's bound.
+        pub(super) published: AtomicI64,
+        /// Accounts of the GIL: the highest `live` since the slow path last looked.
+        pub(super) top: AtomicI64,
+        pub(super) total_blocks: AtomicU64,
+        pub(super) freed_blocks: AtomicU64,
+    }
 }
 
 impl Cell {
-    const fn new(high: i64, low: i64) -> Self {
-        Cell {
-            live: AtomicI64::new(0),
-            high: AtomicI64::new(high),
-            low: AtomicI64::new(low),
-            published: AtomicI64::new(0),
-            top: AtomicI64::new(0),
-            total_blocks: AtomicU64::new(0),
-            freed_blocks: AtomicU64::new(0),
-        }
-    }
-
     /// Bytes that the cell of `account` adds to the bound of the total. The blocks of `pooled` lie inside
     /// those of `arena`, so its lower bound is subtracted.
     pub(super) fn share_of_total(&self, account: Account) -> i64 {
@@ -65,16 +56,18 @@ impl Cell {
     }
 }
 
-/// A thread's cells, one an account.
-#[repr(C, align(64))]
-pub struct Slot {
-    /// 1 while a thread owns the slot.
-    pub(super) claimed: AtomicU32,
-    /// How deep the owner is inside the heap's slow paths; see `heap::mimalloc::gate`.
-    pub busy: AtomicU32,
-    pub(super) cells: [Cell; ACCOUNTS],
-    /// The live bytes of the slot when its owner claimed it: what threads before it left.
-    pub(super) at_claim: AtomicI64,
+stored! {
+    /// A thread's cells, one an account.
+    #[repr(C, align(64))]
+    pub struct Slot {
+        /// 1 while a thread owns the slot.
+        pub(super) claimed: AtomicU32,
+        /// How deep the owner is inside the heap's slow paths; see `heap::mimalloc::gate`.
+        pub busy: AtomicU32,
+        pub(super) cells: [Cell; ACCOUNTS],
+        /// The live bytes of the slot when its owner claimed it: what threads before it left.
+        pub(super) at_claim: AtomicI64,
+    }
 }
 
 /// The upper bound of a closed cell: no booking stays below it.
@@ -84,22 +77,17 @@ pub const CLOSED: i64 = i64::MIN;
 /// written.
 pub static UNCLAIMED: Slot = Slot {
     claimed: AtomicU32::new(1),
-    busy: AtomicU32::new(0),
-    cells: [const { Cell::new(CLOSED, i64::MAX) }; ACCOUNTS],
-    at_claim: AtomicI64::new(0),
+    cells: [const {
+        Cell {
+            high: AtomicI64::new(CLOSED),
+            low: AtomicI64::new(i64::MAX),
+            ..Cell::ZEROS
+        }
+    }; ACCOUNTS],
+    ..Slot::ZEROS
 };
 
 impl Slot {
-    /// A slot that no thread has claimed.
-    pub(super) const fn zeros() -> Self {
-        Slot {
-            claimed: AtomicU32::new(0),
-            busy: AtomicU32::new(0),
-            cells: [const { Cell::new(0, 0) }; ACCOUNTS],
-            at_claim: AtomicI64::new(0),
-        }
-    }
-
     /// Makes it nobody's for good: every booking takes the slow path.
     pub(super) fn close(&self) {
         self.claimed.store(1, Relaxed);

@@ -4,6 +4,7 @@
 use super::account::Account;
 use super::booking::Gils;
 use super::ceiling::{Reach, Scope};
+use super::layout::Zeros;
 use super::segment::{Others, Peaks};
 use super::shared::{Ledger, SLOTS};
 use super::slot::Slot;
@@ -43,7 +44,7 @@ impl Sizes for Random {
 }
 
 fn ledger() -> &'static Ledger {
-    let ledger = Box::leak(Box::new(Ledger::zeros()));
+    let ledger = Box::leak(Box::new(Ledger::ZEROS));
     ledger.open();
     ledger
 }

@@ -5,11 +5,11 @@
 
 #![allow(unsafe_code)]
 
-use pyhost_ledger::UNIT;
 use pyhost_ledger::header::{Header, Magic, ProcessState};
 use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
 use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
+use pyhost_ledger::{UNIT, Zeros};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::signals::signal_name;
@@ -126,8 +126,8 @@ impl Record {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
         let (of_header, of_ledger) = bytes[start..].split_at(HEADER);
-        let mut header = Box::new(Header::zeros());
-        let mut ledger = Box::new(Ledger::zeros());
+        let mut header = Box::new(Header::ZEROS);
+        let mut ledger = Box::new(Ledger::ZEROS);
         bytes_of(&mut *header).copy_from_slice(of_header);
         bytes_of(&mut *ledger).copy_from_slice(&of_ledger[..LEDGER]);
         match header.magic() {
@@ -232,7 +232,7 @@ impl fmt::Display for Killed<'_> {
 
 /// The bytes of a record that nothing was booked to: what tests of readers begin with.
 pub fn blank() -> Vec<u8> {
-    let (mut header, mut ledger) = (Box::new(Header::zeros()), Box::new(Ledger::zeros()));
+    let (mut header, mut ledger) = (Box::new(Header::ZEROS), Box::new(Ledger::ZEROS));
     header.open();
     ledger.open();
     let mut bytes = vec![0; SIZE];
@@ -253,7 +253,7 @@ fn bytes_of<T: Atomics>(value: &mut T) -> &mut [u8] {
 
 /// Reads the header that begins at a place of a file.
 pub(crate) fn read_header(file: &Fd, start: u64) -> Option<Header> {
-    let mut header = Header::zeros();
+    let mut header = Header::ZEROS;
     let read = file::read_at(file, bytes_of(&mut header), start).ok()?;
     (read == HEADER).then_some(header)
 }
