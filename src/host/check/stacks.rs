@@ -117,7 +117,6 @@ fn write_calls(
     Ok(())
 }
 
-/// A name for a terminal.
 fn shown(name: &[u8]) -> Plain<'_> {
     Plain(str::from_utf8(name).unwrap_or("?"))
 }
@@ -147,7 +146,6 @@ impl Text {
         }
     }
 
-    /// Writes all of it.
     pub fn finish(mut self) {
         self.out.flush();
         let Some((file, program)) = self.kept else {

@@ -41,11 +41,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 pub struct QuickSample {
     /// Nanoseconds since the host started.
     pub time: u64,
-    /// The accounts.
     pub ledger: Snapshot,
-    /// Resident bytes.
     pub resident: Option<u64>,
-    /// The big blocks.
     pub big_blocks: BigBlocks,
 }
 
@@ -56,7 +53,6 @@ pub struct BalanceSheet {
     pub time: u64,
     /// Live bytes of all accounts.
     pub live: u64,
-    /// The sheet.
     pub balance: Balance,
 }
 
@@ -100,7 +96,6 @@ const MIB_TAKES: u64 = 60_000;
 /// Nanoseconds until a safe point is asked for again, if the resident size has not followed yet.
 const SHEET_REST: u64 = 10_000_000;
 
-/// The looks of the heap.
 pub const WATCHER: PeakWatcher = PeakWatcher {
     before_big_free: fall,
     threshold_is_reached: ask,
@@ -141,7 +136,6 @@ pub fn time() -> u64 {
     monotonic().saturating_sub(HEADER.started_monotonic.load(Relaxed))
 }
 
-/// Whether anybody looks.
 fn is_on() -> bool {
     PEAK_THRESHOLDS.high.load(Relaxed) != peak_watch::NEVER
 }

@@ -20,7 +20,6 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The program's name.
 pub const NAME: &CStr = c"pyhostctl";
 
 /// The status of a process that cannot become the program.

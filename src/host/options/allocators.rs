@@ -9,13 +9,10 @@ use crate::libc_exports::native::{self, Mode};
 use crate::python::hooks::domains::Asked;
 use crate::python::numpy;
 
-/// The allocators of this run.
 pub struct Allocators {
-    /// CPython's.
     pub python: Allocator,
     /// Whether CPython's debug hooks lie over them.
     pub debug_hooks: bool,
-    /// NumPy's.
     pub numpy: numpy::ArraySettings,
 }
 

@@ -13,12 +13,10 @@ pub fn cap() -> Option<u64> {
     option_env!("PYHOST_BAKED_CAP_BYTES")?.parse().ok()
 }
 
-/// The size of the region.
 pub fn region() -> Option<u64> {
     option_env!("PYHOST_BAKED_REGION_BYTES")?.parse().ok()
 }
 
-/// The value of `--retain`.
 pub fn retain() -> Option<Retention> {
     Retention::of_name(option_env!("PYHOST_BAKED_RETAIN_NAME")?)
 }

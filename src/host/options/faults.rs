@@ -11,7 +11,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Reads the options.
 pub fn settings(
     values: &mut Values,
     is_inherited: bool,

@@ -19,9 +19,7 @@ pub const COMMA: u8 = b',';
 /// Stands in a variable between the values of an option that may be repeated.
 pub const SEMICOLON: u8 = b';';
 
-/// A kind of value.
 pub trait Kind {
-    /// The value.
     type Value;
     /// Whether it may be given several times.
     const IS_LIST: bool = false;
@@ -150,7 +148,6 @@ impl<T: FromStr<Err = Expected> + Display> Kind for Text<T> {
     }
 }
 
-/// A whole number.
 pub struct Number<T>(PhantomData<T>);
 
 impl<T: FromStr + Display> Kind for Number<T> {

@@ -45,7 +45,6 @@ use table::{ROWS, Values};
 
 /// Names the outermost host of a family of processes, by its process id.
 const OUTERMOST: &str = "PYHOST_OUTERMOST";
-/// The variable of `--live`.
 const LIVE: &str = "PYHOST_LIVE";
 
 /// A variable that is set and not empty.
@@ -58,29 +57,20 @@ fn variable(name: &str) -> Option<OsString> {
 pub struct Options {
     /// `--allocator`, where given.
     pub allocator: Option<Allocator>,
-    /// `--debug-hooks`.
     pub debug_hooks: bool,
     /// `--malloc`, where given.
     pub malloc: Option<Mode>,
-    /// `--retain`.
     pub retain: Retention,
     /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
-    /// The bounded heap.
     pub region: RegionSettings,
-    /// `--numpy`.
     pub numpy: ArraySettings,
-    /// `--fail`.
     pub faults: faults::FaultSettings,
-    /// `--lines`.
     pub lines: LineSettings,
     /// The key `native` of `--lines`.
     pub lines_native: bool,
-    /// `--guard`.
     pub guard: guards::GuardSettings,
-    /// `--leak-check`.
     pub leak_check: Scope,
-    /// Its key `status`.
     pub leak_status: u8,
     /// The rules of its key `suppressions`.
     pub leak_suppressions: Suppressions,
@@ -121,7 +111,6 @@ impl Options {
 
 /// The action that the arguments ask for.
 pub enum Request {
-    /// Run Python.
     Run(Box<Options>),
     /// Print the host's help on stdout and end with status 0.
     Help(String),

@@ -26,9 +26,7 @@ pub struct Outputs {
 
 /// The file of `--stats`. Outputs are named by their option and, behind a space, the key of their path.
 pub const STATS_FILE: &str = "--stats file";
-/// `--brief`.
 pub const BRIEF: &str = "--brief";
-/// `--timeline`.
 pub const TIMELINE: &str = "--timeline";
 /// The log of `--fail`. Its path is no template: `%p` in it does not stand for the process id.
 pub const FAIL_LOG: &str = "--fail log";

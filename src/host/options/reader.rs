@@ -25,7 +25,6 @@ pub fn is_python_name(argv0: &[u8]) -> bool {
 
 /// An option of the host among the arguments.
 pub struct Found<'a> {
-    /// Its name, as given.
     pub name: &'a [u8],
     /// Its value, in the same word or the next.
     pub value: Option<&'a [u8]>,
@@ -56,14 +55,11 @@ pub fn host_options<'a>(
     })
 }
 
-/// A part of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
-    /// Which part of the option's it is.
     pub part: &'static Part,
     /// Its text, in which commas are written twice if the option has keys. `None` for a key without `=`.
     pub text: Option<&'a [u8]>,
-    /// Whether a variable gave it.
     pub by_variable: bool,
 }
 

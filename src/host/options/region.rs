@@ -9,14 +9,11 @@ use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
 use crate::python::numpy::ArrayAllocator;
 
-/// `--region`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {
     /// The region's size in bytes.
     pub size: Option<u64>,
-    /// Whether it is locked in memory.
     pub lock: bool,
-    /// Whether huge pages are asked for.
     pub huge_pages: bool,
 }
 

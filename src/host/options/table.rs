@@ -30,12 +30,10 @@ pub enum Form {
     Optional(&'static str, &'static str),
 }
 
-/// One option.
 #[derive(Debug)]
 pub struct Row {
     /// The heading that it is listed under.
     pub group: &'static str,
-    /// Its name, `--` included.
     pub option: &'static str,
     /// Its variable, which children inherit. Empty: it has none, and is the command line's alone.
     pub variable: &'static str,
@@ -106,7 +104,6 @@ macro_rules! options {
             }),+],
         }),+),+];
 
-        /// The values of all options.
         #[derive(Default)]
         pub struct Values {
             $($($(#[doc = concat!("`", $option, " ", $key, "`.")]

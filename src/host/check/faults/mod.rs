@@ -45,12 +45,10 @@ pyhost_os::state! {
     static STATE: Faults {
         /// Whether wrappers are installed in this process.
         on: AtomicBool = AtomicBool::new(false),
-        /// The text of each rule.
         texts: OnceLock<Vec<String>> = OnceLock::new(),
     }
 }
 
-/// Whether the wrappers are installed.
 pub fn is_on() -> bool {
     STATE.on.load(Relaxed)
 }

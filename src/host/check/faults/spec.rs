@@ -10,17 +10,13 @@ use std::str::FromStr;
 pub enum Choice {
     /// None: the rule only has the wrappers installed, for `pyhost.fail`.
     Nothing,
-    /// Each of them.
     All,
-    /// The Nth alone.
     Nth(u64),
-    /// Each Nth.
     Every(u64),
     /// Each with this probability, drawn from this seed.
     Chance(f64, u64),
 }
 
-/// A rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     /// A bit for each account whose requests it counts.
@@ -156,7 +152,6 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
-    /// Whether requests of `account` are counted.
     pub fn counts(&self, account: Account) -> bool {
         self.accounts & (1 << account as usize) != 0
     }
@@ -166,7 +161,6 @@ impl Spec {
         self.accounts != EVERY_ACCOUNT && self.counts(account)
     }
 
-    /// The least size that is counted.
     pub(super) fn least_size(&self) -> u64 {
         self.above.map_or(0, |above| above.saturating_add(1))
     }

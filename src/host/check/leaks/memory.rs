@@ -14,7 +14,6 @@ use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A piece of memory.
 pub type Range = std::ops::Range<usize>;
 
 /// Where the stack ends that is searched: a place in the frame of the function that made it.

@@ -50,7 +50,6 @@ use table::{Table, new_table};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
-    /// None.
     #[default]
     Off = 0,
     /// CPython's three domains and NumPy's array data.
@@ -91,7 +90,6 @@ pub struct Group {
     pub account: Account,
     /// Usable bytes of each: the size class.
     pub size: usize,
-    /// How many.
     pub blocks: u64,
     /// The name of the objects' type, filled up with zeros; all zero if they are no objects.
     name: [u8; NAME],
@@ -117,22 +115,18 @@ impl Group {
         }
     }
 
-    /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks * self.size as u64
     }
 }
 
-/// The findings of a check.
 pub struct Findings {
     /// Threads of Python that still ran when the script had ended: what their frames hold is lost
     /// without any fault of the script's.
     pub threads: usize,
     /// Whether there were further interpreters, of which CPython itself loses blocks.
     pub interpreters: bool,
-    /// Lost blocks.
     pub blocks: u64,
-    /// Their usable bytes.
     pub bytes: u64,
     /// Those of each account with any.
     groups: Table<Group>,
@@ -244,7 +238,6 @@ pub fn disable() {
     STATE.scope.store(Scope::Off as u8, Relaxed);
 }
 
-/// Whether the check is on.
 pub fn is_on() -> bool {
     scope() != Scope::Off
 }

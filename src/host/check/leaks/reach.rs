@@ -31,7 +31,6 @@ pub struct Block {
 /// Pages in which a block was freed twice, or written to after it was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Their account.
     pub account: Account,
     /// Usable bytes of their blocks.
     pub size: usize,

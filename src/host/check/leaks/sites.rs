@@ -16,17 +16,14 @@ use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Index into the names.
     file: (usize, usize),
-    /// The line.
     pub line: i32,
 }
 
 impl Site {
-    /// The file's name.
     pub fn file(&self) -> &'static str {
         let (start, length) = self.file;
         let bytes = STATE
@@ -63,7 +60,6 @@ pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
     }
 }
 
-/// Whether tracemalloc is at work.
 fn is_tracing(gil: Gil<'_>) -> bool {
     let is_loaded = gil.loaded(c"_tracemalloc").is_some();
     // Built in; -X tracemalloc starts it without importing it.

@@ -76,7 +76,6 @@ pub struct Facts<'a> {
     pub calls: &'a [Call<'a>],
 }
 
-/// A condition of a rule.
 #[derive(Clone, Debug)]
 enum Condition {
     /// `leak:`
@@ -172,12 +171,10 @@ impl Rule {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Blocks that it has matched.
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Relaxed)
     }
 
-    /// Their usable bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -191,7 +188,6 @@ const BUILT_IN_NAME: &str = "built in";
 /// numba: llvmlite does not give back what LLVM has made of a compiled function when Python ends.
 const BUILT_IN: &str = "account:native library:/libllvmlite.so$";
 
-/// All rules of a process.
 #[derive(Debug, Default)]
 pub struct Suppressions {
     rules: Vec<Rule>,

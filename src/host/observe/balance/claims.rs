@@ -17,9 +17,7 @@ const MOST_READ: usize = 16 << 20;
 /// A part of a mapping that nobody is known to own.
 #[derive(Clone, Copy, Debug)]
 pub struct Unclaimed {
-    /// Its first address.
     pub start: usize,
-    /// Bytes that are resident.
     pub resident: u64,
     /// Some library points to it.
     pub is_claimed: bool,

@@ -12,7 +12,6 @@ pub struct Library {
     length: usize,
     /// Bytes that it has mapped and may write.
     pub mapped: u64,
-    /// Resident bytes of them.
     pub resident: u64,
 }
 

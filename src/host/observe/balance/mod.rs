@@ -88,7 +88,6 @@ pub fn take() -> Option<Balance> {
     heap::alone(|closed| look(closed, parts, executable, default_stack, libraries, page))
 }
 
-/// Reads the mappings.
 fn look(
     closed: &Closed,
     mut parts: Parts<'_>,
@@ -356,7 +355,6 @@ impl Sheet<'_> {
         }
     }
 
-    /// The heap's page that holds `address`.
     fn page_at(&mut self, address: usize) -> Option<PageView> {
         let holds = |page: &PageView| (page.addresses.0..page.addresses.1).contains(&address);
         if !self.latest.as_ref().is_some_and(holds) {

@@ -11,9 +11,7 @@ pub enum Kind {
     Account,
     /// Memory that the heap keeps beside live blocks.
     Heap,
-    /// A mapped file.
     File,
-    /// A stack.
     Stack,
     /// Anonymous memory of somebody else.
     Anonymous,
@@ -37,7 +35,6 @@ pub enum Row {
     HostTables,
     /// The host's executable.
     Executable,
-    /// libpython.
     Libpython,
     /// Extension modules of Python.
     Extensions,
@@ -45,11 +42,9 @@ pub enum Row {
     Libraries,
     /// Other files: the script's own, locales.
     Files,
-    /// The main thread's stack.
     MainStack,
     /// Other threads' stacks, of threads that have ended too, as long as libc keeps them.
     ThreadStacks,
-    /// The stacks of signal handlers.
     SignalStack,
     /// libc's own heap.
     Brk,
@@ -57,7 +52,6 @@ pub enum Row {
     Shared,
     /// Memory that libraries have mapped themselves.
     LibraryMaps,
-    /// Maps of the kernel.
     Kernel,
 }
 
@@ -87,7 +81,6 @@ const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
 /// A resident size, explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Bytes that are resident.
     pub resident: u64,
     /// The account `mapped`, by library.
     libraries: [Library; LIBRARIES],
@@ -95,7 +88,6 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Nothing yet.
     pub const EMPTY: Balance = Balance {
         resident: 0,
         libraries: [Library::NONE; LIBRARIES],

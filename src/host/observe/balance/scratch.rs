@@ -13,18 +13,14 @@ use std::ops::Range;
 /// Addresses whose owner is known before the heaps are asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// First address.
     pub start: usize,
     /// Behind the last.
     pub end: usize,
-    /// The row that it counts for.
     pub row: Owner,
 }
 
-/// Whose an extent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A row's.
     Row(Row),
     /// Live array data.
     Arrays,
@@ -39,7 +35,6 @@ const DATA: usize = 4096;
 const TEXT: usize = 64 * 1024;
 const ENTRIES: usize = 8192;
 
-/// The memory of the parts.
 struct Memory {
     extents: [MaybeUninit<Extent>; EXTENTS],
     threads: [MaybeUninit<usize>; THREADS],
@@ -54,9 +49,7 @@ zeros_are_valid!(Memory: extents, threads, unclaimed, data, text, entries);
 /// The mapping, unmapped when dropped.
 pub struct Scratch(Mapped<Memory>);
 
-/// The parts of the mapping.
 pub struct Parts<'a> {
-    /// Known addresses.
     pub extents: Extents<'a>,
     /// Thread pointers.
     pub threads: Array<'a, usize>,
@@ -64,13 +57,11 @@ pub struct Parts<'a> {
     pub unclaimed: Array<'a, Unclaimed>,
     /// Libraries' writable data.
     pub data: Array<'a, Range<usize>>,
-    /// For the text of the mappings.
     pub text: &'a mut [u8],
     /// For the entries of the page map.
     pub entries: &'a mut [Entry],
 }
 
-/// Known addresses.
 pub type Extents<'a> = Array<'a, Extent>;
 
 /// Appends an extent that is not empty, widened to whole pages of `page` bytes.
@@ -87,7 +78,6 @@ impl Scratch {
         Mapped::private(1).map(Scratch)
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> Range<usize> {
         self.0.addresses()
     }

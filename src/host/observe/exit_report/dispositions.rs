@@ -68,7 +68,6 @@ pub type Handler = unsafe extern "C" fn(c_int, *const libc::siginfo_t, *const li
 pub struct Disposition(libc::sigaction);
 
 impl Disposition {
-    /// The default.
     fn default() -> Self {
         Disposition(libc::sigaction::zeroed())
     }
@@ -214,7 +213,6 @@ pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
     gives_way
 }
 
-/// The view of a signal that is watched.
 fn watched(signal: c_int) -> Option<&'static View> {
     let index = index(signal).filter(|_| is_watched(signal))?;
     Some(&STATE.views[index])

@@ -58,7 +58,6 @@ struct Plan {
 pyhost_os::state! {
     /// What is written at the end, and how much of it has been.
     static STATE: ProcessEnd {
-        /// The status of `quick_exit`.
         quick_status: AtomicI32 = AtomicI32::new(0),
         plan: OnceLock<Plan> = OnceLock::new(),
         /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
@@ -67,7 +66,6 @@ pyhost_os::state! {
         written: AtomicU8 = AtomicU8::new(NOTHING),
         /// A report of the moment is being written.
         dumping: AtomicBool = AtomicBool::new(false),
-        /// Python was finalised.
         finalized: AtomicBool = AtomicBool::new(false),
     }
 }
@@ -91,7 +89,6 @@ pub fn is_planned() -> bool {
     plan.is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
 }
 
-/// Whether a report is to be written.
 fn has_report() -> bool {
     STATE.plan.get().is_some_and(|plan| plan.stats.is_some())
 }
@@ -145,7 +142,6 @@ pub fn script_ended(gil: Gil<'_>) {
     script_end::take(gil, shows);
 }
 
-/// Python was finalised.
 pub fn python_finalized() {
     STATE.finalized.store(true, Relaxed);
 }
@@ -202,7 +198,6 @@ fn write_crowded_out() {
     }
 }
 
-/// Counts the child.
 pub fn forked_in_parent() {
     HEADER.forks.fetch_add(1, Relaxed);
 }

@@ -57,7 +57,6 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Writes a report to a descriptor.
 pub fn write_descriptor(report: &Report<'_>, format: Format, descriptor: c_int) {
     let written = write_into(report, format, descriptor);
     if let Err(why) = written {

@@ -9,11 +9,9 @@ use crate::observe::balance::{self, Balance};
 use pyhost_os::cell::{Exclusive, Held};
 use pyhost_os::forks::Child;
 
-/// The parts of one moment.
 pub struct ReportParts {
     /// `None` if the kernel does not provide it.
     pub balance: Option<Balance>,
-    /// The size classes.
     pub classes: Histogram,
 }
 
@@ -21,7 +19,6 @@ pub struct ReportParts {
 pub struct Room(Exclusive<ReportParts>);
 
 impl Room {
-    /// An empty one.
     pub const fn new() -> Self {
         Room(Exclusive::new(ReportParts {
             balance: None,

@@ -16,22 +16,16 @@ use crate::resident::resident;
 use pyhost_os::cell::Published;
 use pyhost_os::forks::Child;
 
-/// The figures of that moment.
 #[derive(Clone, Copy)]
 pub struct Left {
     /// Nanoseconds since the host started, if somebody looks for the peak.
     pub time: u64,
-    /// The ledger.
     pub ledger: Snapshot,
-    /// The figures of array data.
     pub numpy: Option<numpy::ArrayFigures>,
-    /// The bounded heap.
     pub region: Option<bounded_heap::RegionFigures>,
     /// The counts of guarded blocks.
     pub guards: Option<guards::GuardFigures>,
-    /// Resident bytes.
     pub resident: Option<u64>,
-    /// The big blocks.
     pub big_blocks: BigBlocks,
     /// The balance and the size classes, if they were taken.
     pub parts: Option<&'static ReportParts>,

@@ -123,7 +123,6 @@ fn dump() -> bool {
 
 /// What is known of a fault.
 enum Cause {
-    /// It was at a guarded block.
     Guarded(Fault),
     /// It was by bytes of the debug hooks.
     Filled(Filled),

@@ -4,10 +4,8 @@ use crate::bytes::{self, Expected};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which allocations are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineSettings {
-    /// None.
     #[default]
     Off,
     /// One point every so many bytes.
@@ -21,7 +19,6 @@ pub enum LineSettings {
 
 /// The interval if none is given: see docs/results/lines.md for its cost.
 const DEFAULT_INTERVAL: u64 = 128 << 10;
-/// The longest interval.
 const MOST: u64 = 1 << 40;
 
 impl LineSettings {

@@ -49,7 +49,6 @@ pub enum LedgerPlace {
     File(Vec<u8>),
     /// In a file of the process's own in a directory.
     Directory {
-        /// The directory.
         path: PathBuf,
         /// Whether the user has named it: then one that must not be used is an error.
         is_required: bool,

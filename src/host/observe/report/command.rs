@@ -36,7 +36,6 @@ pub fn name(arguments: &[OsString], service: Option<&str>) -> String {
     name
 }
 
-/// Whether a name is a script's own, which its children are named by.
 pub fn is_a_scripts(name: &str) -> bool {
     let is_code = name == CODE || name.starts_with("-c of ");
     !(is_code || name == INPUT || name.starts_with("multiprocessing: "))

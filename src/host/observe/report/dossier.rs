@@ -16,9 +16,7 @@ use std::fmt::{self, Write};
 /// The first refusal of a shortage with what surrounded it.
 #[derive(Clone, Copy)]
 pub struct Dossier {
-    /// The refusal.
     pub refusal: Refusal,
-    /// All accounts at that moment.
     pub snapshot: Snapshot,
     /// The live blocks of a mebibyte and more.
     pub big_blocks: BigBlocks,
@@ -86,7 +84,6 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
     }
 }
 
-/// Writes the line of a big block that is `age` seconds old.
 pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Result {
     let (size, of) = (Bytes(block.bytes), block.account.name());
     write!(out, "    {size} of {of}, {age:.1} s old")?;
@@ -129,7 +126,6 @@ pub fn describe_big_blocks(found: &BigBlocks, sink: &mut impl Sink) {
     sink.end();
 }
 
-/// Says a big block to `sink`, as an object.
 pub fn describe_block(block: &BigBlock, sink: &mut impl Sink) {
     sink.begin("");
     describe_members(block, block.age(), sink);

@@ -12,19 +12,15 @@ use std::ffi::OsString;
 pub struct Facts {
     /// Python's version, such as `3.11.7`.
     pub python_version: String,
-    /// mimalloc's version.
     pub mimalloc: String,
     /// All arguments of the process, bytes that are not UTF-8 replaced.
     pub argv: Vec<String>,
     /// The script's name, such as `job.py`.
     pub command: String,
-    /// The allocator's name.
     pub allocator: &'static str,
-    /// Whether CPython's debug hooks are in force.
     pub debug_hooks: bool,
     /// The name of the native mode.
     pub native: &'static str,
-    /// The name of the profile.
     pub profile: &'static str,
 }
 

@@ -48,7 +48,6 @@ pub fn first_refusal(refusal: &Refusal) {
     write(&dossier);
 }
 
-/// Writes a dossier as one block.
 fn write(dossier: &Dossier) {
     let number = STATE.written.fetch_add(1, Relaxed);
     if number < MOST_WRITTEN {

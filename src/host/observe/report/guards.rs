@@ -13,7 +13,6 @@ pub fn describe(figures: &GuardFigures, sink: &mut impl Sink) {
     sink.int("missed_blocks", figures.missed_blocks as i64);
 }
 
-/// Writes the line of the table.
 pub fn line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
     write!(out, "{} blocks guarded", figures.guarded_blocks)?;
     if figures.missed_blocks > 0 {

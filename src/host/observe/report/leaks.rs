@@ -54,7 +54,6 @@ pub fn describe(findings: &Findings, sink: &mut impl Sink) {
     });
 }
 
-/// Why the exit status stays.
 const UNSURE: &str = "of which CPython itself loses blocks: the exit status stays";
 
 fn plural(count: u64) -> &'static str {

@@ -16,7 +16,6 @@ use pyhost_record::sampled::{FunctionName, Rendered, account_of, describe_rows, 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
-/// Lines of the table.
 const LINES: usize = 10;
 
 /// Why a report has no lines, though there are samples.

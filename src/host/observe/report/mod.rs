@@ -49,27 +49,21 @@ use crate::resident::{LargestChild, Resident};
 use pyhost_os::clock::Utc;
 use pyhost_record::describe::describe_accounts;
 
-/// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A table for people.
     Text,
-    /// One line of JSON.
     Json,
     /// A page for a browser, which `pyhostctl` makes of the JSON.
     Html,
     /// Metrics, as OpenMetrics and Prometheus both read them.
     OpenMetrics,
-    /// No report.
     Off,
 }
 
 /// Where a report goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Standard error.
     Stderr,
-    /// An open descriptor.
     Descriptor(i32),
     /// A file: an absolute path, in which `%p` stands for the process id and `%%` for `%`.
     File(Vec<u8>),
@@ -80,7 +74,6 @@ pub enum Destination {
 pub struct Stats {
     /// Its format, not [`Format::Off`].
     pub format: Format,
-    /// Where it goes.
     pub to: Destination,
     /// How the page of [`Format::Html`] is made.
     pub page: Option<Renderer>,
@@ -95,7 +88,6 @@ pub enum Ending {
     Exit(i32),
     /// `_exit` or `os._exit`, with this status.
     QuickExit(i32),
-    /// A signal.
     Signal(i32),
     /// The process image is replaced.
     Exec,
@@ -139,11 +131,9 @@ pub struct Report<'a> {
     pub resident: Resident,
     /// Resident bytes after Python was finalised; None if it was not.
     pub finalized_resident: Option<u64>,
-    /// The largest child.
     pub largest_child: LargestChild,
     /// Forks of this process, `vfork` included.
     pub forks: u64,
-    /// The process that reports.
     pub pid: i32,
 }
 

@@ -15,7 +15,6 @@ use std::fmt::{self, Write};
 pub struct AtPeak {
     /// The highest moment that was seen; None if the moment that the report shows is as high.
     sample: Option<HeldLatest<'static, QuickSample>>,
-    /// The highest balance sheet.
     sheet: HighestSheet,
     /// Seconds from the start to the moment that the report shows.
     shown_at: f64,

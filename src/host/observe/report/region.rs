@@ -17,7 +17,6 @@ pub fn describe(figures: &RegionFigures, sink: &mut impl Sink) {
     sink.flag("huge_pages", figures.huge_pages);
 }
 
-/// Writes the line of the table.
 pub fn line(figures: &RegionFigures, out: &mut impl Write) -> fmt::Result {
     writeln!(
         out,

@@ -59,7 +59,6 @@ impl Display for Ending {
     }
 }
 
-/// Writes the table.
 pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     writeln!(
         out,

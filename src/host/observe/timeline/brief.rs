@@ -207,7 +207,6 @@ fn write(snapshot: &Snapshot) -> Result<(), Errno> {
     })
 }
 
-/// The text.
 struct Brief<'a>(&'a Snapshot);
 
 impl Display for Brief<'_> {

@@ -35,7 +35,6 @@ const PATIENCE: c_int = 200;
 /// The begin of a sample's line, which an event's line does not have.
 const SAMPLE: &[u8] = b"{\"s\":";
 
-/// The file, open.
 pub struct TimelineFile {
     path: PathBuffer,
     target: Target,
@@ -217,7 +216,6 @@ impl TimelineFile {
         });
     }
 
-    /// A mark of the script's.
     pub fn mark(&mut self, seconds: f64, name: &str) {
         if self.admits_event() {
             self.line(|json| {
@@ -238,7 +236,6 @@ impl TimelineFile {
         }
     }
 
-    /// The caps in force.
     pub fn caps(&mut self, seconds: f64, caps: &[Option<u64>; Scope::COUNT]) {
         if self.admits_event() {
             self.line(|json| {
@@ -254,7 +251,6 @@ impl TimelineFile {
         }
     }
 
-    /// The end.
     pub fn end(&mut self, seconds: f64, ended_by: &str, exit_status: Option<i32>) {
         let left_out = self.events.saturating_sub(EVENTS - 1);
         self.line(|json| {

@@ -27,7 +27,6 @@ const HAS_REPORTED: c_int = 1;
 /// How pages are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renderer {
-    /// The path of `pyhostctl`.
     pub program: CString,
     /// The timeline of the host; `None` if there is none or its path is too long.
     pub timeline: Option<CString>,

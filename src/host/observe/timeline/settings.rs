@@ -50,7 +50,6 @@ pub struct TimelineSettings {
 }
 
 impl TimelineSettings {
-    /// Whether a sampler is to run.
     pub fn is_on(&self) -> bool {
         self.timeline.is_some() || self.brief.is_some() || self.renderer.is_some()
     }

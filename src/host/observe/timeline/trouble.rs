@@ -26,7 +26,6 @@ pyhost_os::state! {
     /// What the sampler could not write.
     static STATE: SamplerTrouble {
         shared: Published<&'static Shared> = Published::new(),
-        /// The host has said it.
         is_reported: AtomicBool = AtomicBool::new(false),
     }
 }
@@ -34,9 +33,7 @@ pyhost_os::state! {
 /// Which output an error is of.
 #[derive(Clone, Copy)]
 pub enum Output {
-    /// `--timeline`.
     Timeline,
-    /// `--brief`.
     Brief,
 }
 

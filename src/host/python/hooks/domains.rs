@@ -27,7 +27,6 @@ const DOMAINS: [PyMemAllocatorDomain; 3] = [
     PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
 ];
 
-/// Tables of a moment.
 struct Tables {
     domains: [PyMemAllocatorEx; 3],
     arenas: PyObjectArenaAllocator,

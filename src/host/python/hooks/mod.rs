@@ -175,7 +175,6 @@ fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
     }
 }
 
-/// The arena allocator on the `arena` heap.
 pub fn arenas() -> PyObjectArenaAllocator {
     PyObjectArenaAllocator {
         ctx: context(Account::Arena),

@@ -44,7 +44,6 @@ pyhost_os::state! {
     }
 }
 
-/// The arena allocator underneath.
 fn arenas() -> &'static PyObjectArenaAllocator {
     let table = STATE.late_arenas.get().or_else(|| STATE.arenas.get());
     table.expect("wrapped before it is called")
@@ -390,7 +389,6 @@ mod blocks_only {
         original!(original::<A>(), free(pointer));
     }
 
-    /// The table of domain `A`.
     pub fn table<const A: usize>() -> PyMemAllocatorEx {
         PyMemAllocatorEx {
             ctx: null_mut(),

@@ -112,7 +112,6 @@ pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {
     candidates.find(|path| is_executable(path))
 }
 
-/// The host's name.
 const NAME: &str = "pyhost";
 
 fn is_hosts(name: &OsStr) -> bool {

@@ -89,7 +89,6 @@ impl Drop for Block {
     }
 }
 
-/// The value of an instance.
 struct Buffer {
     block: Block,
     /// The aligned start within it.

@@ -60,7 +60,6 @@ Have function() called when a soft cap is passed, once a shortage, in the main t
 was collected. Returns function, so that it may be used as a decorator. What it raises is written
 to sys.unraisablehook.";
 
-/// Whether a `soft` argument is true.
 fn is_true<'a>(soft: Option<&Object<'a>>) -> Result<bool, Raised<'a>> {
     soft.map_or(Ok(false), Object::truth)
 }

@@ -34,7 +34,6 @@ many of them it let fail:
 The block itself catches nothing. Raises ValueError for a spec that is none, and RuntimeError where
 the host was started without --fail: --fail when=open lets scripts use it.";
 
-/// The value of an instance.
 struct Fail {
     spec: Option<Spec>,
     /// If the block is open.

@@ -89,7 +89,6 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The module's functions for the heap.
 pub const METHODS: [Method<Module>; 1] = [Method::plain(c"check_heap", check_heap, DOC)];
 
 #[cfg(test)]

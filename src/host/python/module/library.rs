@@ -21,7 +21,6 @@ struct Part {
     /// As tracebacks show it: not in `<>`, which linecache passes over.
     file: &'static CStr,
     source: &'static str,
-    /// The module that it belongs to.
     module: &'static CStr,
     /// The names that it defines for others; those that begin with `_` are for the rest of the module.
     names: &'static [&'static CStr],
@@ -59,7 +58,6 @@ static PARTS: [Part; 7] = [
 
 static PLUGIN: Part = part!("pytest_plugin.py" of PLUGIN_NAME:);
 
-/// The pytest plugin's module.
 const PLUGIN_NAME: &CStr = c"pyhost_pytest";
 
 /// Gives a source to `linecache`; kept in the dictionary in which the source is run.
@@ -166,7 +164,6 @@ fn moment(module: This<'_, Module>) -> Returned<'_> {
     ])
 }
 
-/// A tuple of ints.
 fn numbers<const N: usize>(gil: Gil<'_>, numbers: [u64; N]) -> Returned<'_> {
     gil.tuple_of(N, numbers.into_iter().map(|number| gil.unsigned(number)))
 }

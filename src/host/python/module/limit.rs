@@ -28,7 +28,6 @@ least 4 MiB, more, but never more than the cap.";
 const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nOpen the limit.";
 const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nClose the limit.";
 
-/// The value of an instance.
 struct Limiter {
     scope: Scope,
     bytes: u64,

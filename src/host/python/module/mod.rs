@@ -36,7 +36,6 @@ use pyhost_os::mmap_vec::MmapVec;
 use std::ffi::CStr;
 use std::fmt;
 
-/// The module's name.
 pub const NAME: &CStr = c"pyhost";
 
 const DOC: &CStr = c"Memory figures of this process, kept by the host that runs it.

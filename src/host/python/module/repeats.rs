@@ -19,11 +19,9 @@ const MOST: u64 = 10_000;
 /// Words that are kept of a moment: bytes and blocks of each account.
 const WORDS: usize = 2 * REPORTED.len();
 
-/// The figures of one measurement.
 struct Repeats {
     /// The process and the thread that measure: of a forked child's it is none.
     owner: (i32, i32),
-    /// Calls that are to be measured.
     count: usize,
     /// Moments that were kept: the one before the first call, and those after each.
     taken: usize,
@@ -209,7 +207,6 @@ fn end(module: This<'_, Module>) -> Returned<'_> {
     Ok(module.gil().none())
 }
 
-/// For the module's table.
 pub const METHODS: [Method<Module>; 6] = [
     Method::plain(c"_repeats_on", on, c""),
     Method::one(c"_repeats_begin", begin, c""),

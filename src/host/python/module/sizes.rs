@@ -53,7 +53,6 @@ fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Accoun
     Ok(Some(account))
 }
 
-/// The classes of this moment.
 fn classes(gil: Gil<'_>) -> Result<Taken, Raised<'_>> {
     Histogram::taken().ok_or_else(|| gil.no_memory())
 }
@@ -96,7 +95,6 @@ fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
     }
 }
 
-/// For the module's table.
 pub const METHODS: [Method<Module>; 3] = [
     Method::named(c"size_histogram", size_histogram, HISTOGRAM_DOC),
     Method::named(c"fragmentation", fragmentation, FRAGMENTATION_DOC),

@@ -45,7 +45,6 @@ As a decorator, @pyhost.track or @pyhost.track(account='obj'), it measures each 
 function's last_track is that of the latest call to end. Coroutine functions and generators are
 measured from their first step to their end.";
 
-/// The value of an instance.
 struct Track {
     scope: Scope,
     is_precise: bool,
@@ -64,7 +63,6 @@ enum State {
     Closed(Measured),
 }
 
-/// A block that runs.
 #[derive(Clone, Copy)]
 struct Begun {
     /// Of its span.
@@ -88,7 +86,6 @@ struct Measured {
     others: Others,
 }
 
-/// A scope's part of it.
 struct ScopeFigures {
     peak: u64,
     peak_growth: u64,

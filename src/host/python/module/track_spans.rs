@@ -50,7 +50,6 @@ impl Spans {
     }
 }
 
-/// A number for a span.
 pub fn number() -> u64 {
     with_spans(|spans| {
         spans.latest += 1;

@@ -24,7 +24,6 @@ pub struct DataMemAllocator {
     pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
 }
 
-/// `PyDataMem_Handler`.
 #[repr(C)]
 pub struct DataMemHandler {
     pub name: [c_char; 127],
@@ -168,7 +167,6 @@ impl Table {
         // SAFETY: a new reference, or null.
         unsafe { capsule.gil().owned((self.set_handler)(capsule.pointer())) }
     }
-    /// The default handler's capsule.
     pub fn default_handler<'a>(&self, gil: Gil<'a>) -> Option<&'a Object<'a>> {
         // SAFETY: null, or the capsule that NumPy keeps there.
         unsafe { gil.borrowed(self.default_handler.load(Relaxed)) }

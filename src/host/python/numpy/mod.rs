@@ -64,7 +64,6 @@ pyhost_os::state! {
 pub struct ArrayFigures {
     /// NumPy's version; `None` if it is not known.
     pub version: Option<&'static str>,
-    /// The allocator's name.
     pub allocator: &'static str,
     /// The least alignment of array data, in bytes.
     pub alignment: usize,
@@ -72,9 +71,7 @@ pub struct ArrayFigures {
     pub huge_pages: &'static str,
     /// The preferred NUMA node.
     pub node: Option<u32>,
-    /// Of `pool`.
     pub pool: Option<pool::Statistics>,
-    /// Of `bfc`.
     pub region: Option<bfc::Statistics>,
 }
 

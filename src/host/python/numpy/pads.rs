@@ -18,7 +18,6 @@ use pyo3::ffi;
 use std::fmt::Write;
 use std::marker::PhantomData;
 
-/// Bytes of each pad.
 const PAD: usize = 16;
 /// Bytes in front of the data if the alignment is not larger.
 const LEAD: usize = 256;
@@ -34,7 +33,6 @@ struct Record {
     file: [u8; LEAD - PAD - 24],
 }
 
-/// `S` with pads.
 pub struct Padded<S>(PhantomData<S>);
 
 /// Bytes in front of the data.

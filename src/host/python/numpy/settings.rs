@@ -7,7 +7,6 @@ use crate::heap::pool::PoolLimit;
 use std::fmt;
 use std::str::FromStr;
 
-/// The allocator of array data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayAllocator {
     /// The `numpy` heap of mimalloc.
@@ -78,17 +77,12 @@ impl fmt::Display for ArrayRegion {
 /// The `--numpy-*` options; None if not given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArraySettings {
-    /// `--numpy`.
     pub allocator: Option<ArrayAllocator>,
-    /// `--numpy align`.
     pub alignment: Option<Alignment>,
-    /// `--numpy huge-pages`.
     pub huge_pages: Option<HugePages>,
     /// `--numpy numa`: the preferred node.
     pub node: Option<u32>,
-    /// `--numpy limit`.
     pub pool_limit: Option<PoolLimit>,
-    /// `--numpy region`.
     pub region: Option<ArrayRegion>,
 }
 

@@ -48,7 +48,6 @@ impl Store for Mimalloc {
     }
 }
 
-/// The pool over it.
 pub struct Pool;
 
 impl Store for Pool {
@@ -60,7 +59,6 @@ impl Store for Pool {
     }
 }
 
-/// The region.
 pub struct Bfc;
 
 impl Store for Bfc {
