@@ -103,17 +103,17 @@ fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
     region::start(&options.region, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
-    let kept = live::start(
+    let is_in_place = live::start(
         &options.live,
         samples,
         &options.argv,
         host_words,
         &options.command,
     )?;
-    if !kept.is_in_place {
+    if !is_in_place {
         options.give_up_live();
     }
-    if kept.is_shared {
+    if live::is_shared() {
         timeline::start(&options.timeline);
     }
     forks::watch::<Fork>();

@@ -42,6 +42,15 @@ impl Ledger {
         (cap != NONE).then_some(cap as u64)
     }
 
+    /// The cap of each scope, by its index.
+    pub fn caps(&self) -> [Option<u64>; Scope::COUNT] {
+        let mut caps = [None; Scope::COUNT];
+        for scope in Scope::all() {
+            caps[scope.index()] = self.cap(scope);
+        }
+        caps
+    }
+
     /// Where a scope's reserve begins, in bytes.
     pub fn hold(&self, scope: Scope) -> Option<u64> {
         let hold = self.ceiling(scope).hold.load(Relaxed);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::ledger::Scope;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 
-/// Reads the options; where they are silent, the build's values.
+/// Reads the options; if they are silent, the build's values hold.
 pub fn settings(values: &Values) -> Result<CapSettings, Error> {
     let rules = |rules: &Option<Vec<Rule>>| Rules(rules.clone().unwrap_or_default());
     let (mut hard, soft) = (rules(&values.cap), rules(&values.soft_cap));

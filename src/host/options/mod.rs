@@ -128,10 +128,7 @@ pub fn words<'a>(
     name.into_iter().chain(rest)
 }
 
-/// Reads `argv` and the environment.
-///
-/// # Errors
-/// A bad host option or variable; the text names it and what was expected.
+/// Reads `argv` and the environment. An error names a bad option or variable, and what was expected.
 pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     let as_python = (argv.first()).is_some_and(|name| is_python_name(name.as_bytes()));
     let words = argv.iter().skip(1).map(|word| word.as_bytes());

@@ -34,11 +34,8 @@ pub const FAIL_LOG: &str = "--fail log";
 pub const LIVE_FILE: &str = "--live";
 
 impl Outputs {
-    /// Looks at the path of an output, an absolute one. Returns `None` where it cannot be written to, which is then one of the
+    /// Looks at the path of an output, an absolute one. Returns `None` if it cannot be written to, which is then one of the
     /// notices. `is_inherited`: an outer host handed the path on.
-    ///
-    /// # Errors
-    /// A path that output must not go to.
     pub fn choose(
         &mut self,
         output: &'static str,
@@ -68,10 +65,7 @@ impl Outputs {
         Ok(None)
     }
 
-    /// Notes that an option writes a file.
-    ///
-    /// # Errors
-    /// Another option writes it: the one would take the place of the other.
+    /// Notes that an option writes a file. An error if another option does: the one would take the place of the other.
     fn claim(
         &mut self,
         option: &'static str,

@@ -13,7 +13,7 @@ use crate::process;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Plans the page that was asked for. Where there is no `pyhostctl` to make it, the report goes as JSON
+/// Plans the page that was asked for. If there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.
 pub fn plan(
     mut asked: Stats,
@@ -45,7 +45,7 @@ pub fn plan(
     Ok(Some(asked))
 }
 
-/// Finds the program that makes the page; `None` if there is none. Where no timeline was asked for, one is kept
+/// Finds the program that makes the page; `None` if there is none. If no timeline was asked for, one is kept
 /// beside the page until that is made.
 fn find(
     template: &[u8],
@@ -62,25 +62,25 @@ fn find(
         let path = OsString::from_vec([template, b".timeline"].concat());
         timeline.timeline = outputs.choose(TIMELINE, &path, values, false)?;
     }
-    let path = timeline.timeline.as_deref();
-    let path = path.and_then(|path| PathBuffer::expand(path, process::id(), b""));
-    let path = path.map(|path| path.as_c_str().to_owned());
-    let page = PathBuffer::expand(template, process::id(), b"");
+    let path = |template| Some(expand(template)?.as_c_str().to_owned());
     let renderer = Renderer {
         program,
-        timeline: path,
+        timeline: timeline.timeline.as_deref().and_then(path),
         is_timeline_its_own,
-        page: page.map(|path| path.as_c_str().to_owned()),
+        page: path(template),
         prints_path,
     };
     timeline.renderer = Some(renderer.clone());
     Ok(Some(renderer))
 }
 
+fn expand(template: &[u8]) -> Option<PathBuffer> {
+    PathBuffer::expand(template, process::id(), b"")
+}
+
 /// Whether the page goes to a regular file, beside which there may be another.
 fn is_file(template: &[u8]) -> bool {
-    let path = PathBuffer::expand(template, process::id(), b"");
-    let target = path.and_then(|mut path| output::look(&mut path).ok());
+    let target = expand(template).and_then(|mut path| output::look(&mut path).ok());
     matches!(target, Some(Target::New | Target::Old))
 }
 

@@ -17,7 +17,7 @@ pub struct RegionSettings {
     pub huge_pages: bool,
 }
 
-/// Reads the option; where it is silent, the build's values.
+/// Reads the option; if it is silent, the build's value holds.
 pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
     let asked = values.region.map(|Size(size)| size);
     Ok(RegionSettings {

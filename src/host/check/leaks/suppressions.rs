@@ -204,10 +204,7 @@ impl Suppressions {
         self
     }
 
-    /// Adds the rules of a file.
-    ///
-    /// # Errors
-    /// A rule is wrong: its line, and the reason.
+    /// Adds the rules of a file. An error names the line of a wrong rule, and the reason.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();

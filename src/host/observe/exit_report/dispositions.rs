@@ -195,7 +195,7 @@ pub fn step_aside(signal: c_int) {
     }
 }
 
-/// Puts the script's handler in place if the host's stands in front of it, and has the signal come again. Returns false if it
+/// Puts the script's handler in place if the host's stands in front of it, and raises the signal again. Returns false if it
 /// does not.
 pub fn gives_way(signal: c_int, info: Option<&libc::siginfo_t>) -> bool {
     let Some(view) = watched(signal).filter(|_| signal == libc::SIGBUS) else {

@@ -1,4 +1,4 @@
-//! `--stats=html`: has the sampler make the page of a report, and waits for it.
+//! `--stats=html`: asks the sampler for the page of a report, and waits for it.
 //!
 //! The report goes as JSON into a file that lies in memory. Like all endings this may run in any thread and inside a
 //! signal handler: it allocates nothing and takes no lock.
@@ -22,10 +22,6 @@ pub fn prints_path() -> bool {
     planned().is_some_and(|(page, _)| page.prints_path)
 }
 
-/// Makes the page of a report in an open file.
-///
-/// # Errors
-/// There is no page: why.
 pub fn write(report: &Report<'_>, file: c_int) -> Result<(), NoPage> {
     let Some((page, pid)) = planned() else {
         return Err(NoPage::NoSampler);

@@ -170,8 +170,8 @@ fn end_at(status: c_int, top: &StackTop) -> Option<c_int> {
     leaked
 }
 
-/// Tells of leaks, if they are to be looked for and Python was finalised; the exit status that
-/// takes the place of the script's, which is kept if it is not 0.
+/// Reports leaks, if the check is on and Python was finalised. Returns the exit status that takes the place of the script's,
+/// which is kept if it is not 0.
 fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     let plan = STATE.plan.get()?;
     if !STATE.finalized.load(Relaxed) || STATE.owner.load(Relaxed) != process::id() {
@@ -307,46 +307,33 @@ pub fn dumps_on_signal() -> bool {
     STATE.plan.get().is_some_and(|plan| file_of(plan).is_some())
 }
 
-/// Writes the report of this moment to its file, while the process goes on; false if this process
-/// writes none. With the GIL, outside signal handlers.
-fn dump() -> bool {
-    let Some(plan) = STATE.plan.get() else {
-        return false;
-    };
-    let Some((path, format)) = file_of(plan).filter(|_| writes_here(plan, process::id())) else {
-        return false;
-    };
-    if let Some(parts) = DUMP_PARTS.take()
-        && !STATE.dumping.swap(true, AcqRel)
-    {
-        let report = report(plan, Ending::Running, false, Some(&parts));
-        report_file::write_file(&report, format, path);
-        STATE.dumping.store(false, Release);
-    }
-    true
-}
-
-/// Answers SIGUSR2: writes the report of this moment, or says why there is none. With the GIL, outside signal handlers.
+/// Answers SIGUSR2: writes the report of this moment to its file, while the process goes on, or says why there is none. With
+/// the GIL, outside signal handlers.
 pub fn dump_on_signal() {
-    if !dump() {
-        say_no_report(process::id());
+    let parts = DUMP_PARTS.take();
+    if let Some(plan) = STATE.plan.get() {
+        dump(plan, parts.as_deref(), false);
     }
 }
 
-/// Writes the report of this moment to its file from inside a signal handler, while the process goes
-/// on; false if no file was asked for, or in a child of `vfork`.
+/// As [`dump_on_signal`], from inside a signal handler; false if no file was asked for, or in a child of `vfork`.
 fn dump_from_handler() -> bool {
-    let Some(plan) = STATE.plan.get() else {
+    let plan = STATE.plan.get();
+    let plan = plan.filter(|_| STATE.owner.load(Relaxed) == process::id());
+    plan.is_some_and(|plan| dump(plan, None, true))
+}
+
+/// Writes the report of this moment with `parts`, unless another is being written; false if no file was asked for.
+fn dump(plan: &Plan, parts: Option<&ReportParts>, in_handler: bool) -> bool {
+    let Some((path, format)) = file_of(plan) else {
         return false;
     };
-    let pid = process::id();
-    let Some((path, format)) = file_of(plan).filter(|_| STATE.owner.load(Relaxed) == pid) else {
-        return false;
-    };
-    if !writes_here(plan, pid) {
-        say_no_report(pid);
-    } else if STATE.written.load(Relaxed) != LAST && !STATE.dumping.swap(true, AcqRel) {
-        report_file::write_file(&report(plan, Ending::Running, true, None), format, path);
+    let is_over = in_handler && STATE.written.load(Relaxed) == LAST;
+    if !writes_here(plan, process::id()) {
+        say_no_report(process::id());
+    } else if (in_handler || parts.is_some()) && !is_over && !STATE.dumping.swap(true, AcqRel) {
+        let report = report(plan, Ending::Running, in_handler, parts);
+        report_file::write_file(&report, format, path);
         STATE.dumping.store(false, Release);
     }
     true

@@ -160,7 +160,7 @@ fn cause(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> O
     filled.or_else(|| (!dispositions::was_sent(info)).then_some(Cause::Other(signal, address)))
 }
 
-/// Writes the report, then has the signal take its course.
+/// Writes the report, then lets the signal take its course.
 fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
     let fault = fault.filter(|_| BY_ADDRESS.contains(&signal));
     let cause = fault.and_then(|(info, context)| cause(signal, info, context));

@@ -10,7 +10,7 @@ pub enum LineSettings {
     Off,
     /// One point every so many bytes.
     Every {
-        /// The mean distance of two points, in bytes; 1 has every allocation sampled.
+        /// The mean distance of two points, in bytes; with 1 every allocation is sampled.
         interval: u64,
         /// Repeats the draws.
         seed: Option<u64>,
@@ -36,22 +36,16 @@ impl FromStr for LineSettings {
         let expected = Expected(
             "on, off, or a size from 1 to 1T such as 64K, with seed=N behind a comma if the draws shall repeat",
         );
-        let (first, rest) = match text.split_once(',') {
-            Some((first, rest)) => (first, Some(rest)),
-            None => (text, None),
-        };
+        let (first, rest) = text
+            .split_once(',')
+            .map_or((text, None), |(first, rest)| (first, Some(rest)));
         let interval = match first {
             "off" if rest.is_none() => return Ok(LineSettings::Off),
             "on" => DEFAULT_INTERVAL,
             _ => bytes::parse(first).ok_or(expected)?,
         };
-        let seed = match rest {
-            None => None,
-            Some(rest) => {
-                let seed = rest.strip_prefix("seed=").ok_or(expected)?;
-                Some(seed.parse().map_err(|_| expected)?)
-            }
-        };
+        let number = |rest: &str| rest.strip_prefix("seed=")?.parse().ok();
+        let seed = rest.map(|rest| number(rest).ok_or(expected)).transpose()?;
         match interval {
             1..=MOST => Ok(LineSettings::Every { interval, seed }),
             _ => Err(expected),

@@ -63,7 +63,7 @@ fn path() -> Option<PathBuffer> {
     own_path(&own, LINES_SUFFIX)
 }
 
-/// Makes a larger file, has it filled, and moves it in the place of the former. None, and there is no file, if the system
+/// Makes a larger file, fills it, and moves it in the place of the former. Returns None, and there is no file, if the system
 /// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     forget_lines();

@@ -3,9 +3,9 @@
 //!
 //! [`start`] runs while the process has one thread. With
 //! a directory a forked child makes a file of its own; with a given name it keeps its counters to
-//! itself. An exit removes the process's file; what ends by a signal leaves it. The end and the
-//! child's start are told from `exit`, signal handlers and `fork`: they allocate nothing and take no
-//! lock.
+//! itself. An exit removes the process's file; what ends by a signal leaves it. What runs at the
+//! end and at the child's start is called by `exit`, signal handlers and `fork`: it allocates nothing and
+//! takes no lock.
 //!
 //! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
 //! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
@@ -53,15 +53,6 @@ pub enum LedgerPlace {
         /// Whether the user has named it: then one that must not be used is an error.
         is_required: bool,
     },
-}
-
-/// The result of moving the ledger into its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// It is where it was asked for.
-    pub is_in_place: bool,
-    /// A process of the host's own can read it.
-    pub is_shared: bool,
 }
 
 const PATH: usize = libc::PATH_MAX as usize;
@@ -118,24 +109,22 @@ const MOST_NAMED: usize = 3;
 
 /// Puts the header and the ledger where `place` says; `shared` with a process of the host's own that
 /// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
-/// host's options. If a resource is missing the ledger stays in memory, and a notice says so.
+/// host's options. If a resource is missing the ledger stays in memory, a notice says so,
+/// and the result is false.
 pub fn start(
     place: &LedgerPlace,
     shared: bool,
     argv: &[OsString],
     host_words: usize,
     command: &str,
-) -> Result<Kept, Error> {
+) -> Result<bool, Error> {
     begin_clock();
     if *place == LedgerPlace::Own && !shared {
-        return Ok(Kept {
-            is_in_place: true,
-            is_shared: false,
-        });
+        return Ok(true);
     }
-    let refuse = |what: &str| Err(Error::option(what));
     if !mapping::is_possible() {
-        return refuse("--live: not with pages of more than 64 KiB");
+        let text = "--live: not with pages of more than 64 KiB";
+        return Err(Error::option(text));
     }
     fill_header(argv);
     HEADER.host_words.store(host_words as u64, Relaxed);
@@ -151,10 +140,7 @@ pub fn start(
         keep_noting(mapping::keep);
         native::on_exit(exit_before_the_plan);
     }
-    Ok(Kept {
-        is_in_place: is_in_file || *place == LedgerPlace::Own,
-        is_shared,
-    })
+    Ok(is_in_file || *place == LedgerPlace::Own)
 }
 
 /// Shares the ledger with the sampler alone; false if the system refuses.

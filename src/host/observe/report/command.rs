@@ -69,16 +69,14 @@ fn full_name(arguments: &[OsString]) -> (String, Option<&[u8]>) {
         for (index, letter) in bytes.iter().enumerate().skip(1) {
             let value = &bytes[index + 1..];
             match letter {
-                b'c' => {
+                b'c' | b'm' => {
                     let next = || rest.next().map(|word| word.as_bytes());
-                    let code = Some(value).filter(|value| !value.is_empty()).or_else(next);
-                    return (CODE.to_owned(), Some(code.unwrap_or_default()));
-                }
-                b'm' => {
-                    let next = || rest.next().map(|word| word.as_bytes());
-                    let module = Some(value).filter(|value| !value.is_empty()).or_else(next);
-                    let module = String::from_utf8_lossy(module.unwrap_or_default());
-                    return (module.into_owned(), None);
+                    let value = Some(value).filter(|value| !value.is_empty()).or_else(next);
+                    let value = value.unwrap_or_default();
+                    return match letter {
+                        b'c' => (CODE.to_owned(), Some(value)),
+                        _ => (String::from_utf8_lossy(value).into_owned(), None),
+                    };
                 }
                 b'W' | b'X' => {
                     if value.is_empty() {

@@ -92,10 +92,6 @@ fn span_rows(samples: &Samples, number: u64) -> Option<[Rows; SPAN_VIEWS]> {
     Some(views)
 }
 
-fn as_json(in_handler: bool) -> Option<Rendered> {
-    rendered(in_handler, |_| Some(()), write_json)
-}
-
 fn write_json(samples: &Samples, (): &(), text: &mut Rendered) -> fmt::Result {
     let mut json = Json::new(text);
     describe_samples(samples, &mut json)?;
@@ -105,7 +101,7 @@ fn write_json(samples: &Samples, (): &(), text: &mut Rendered) -> fmt::Result {
 
 /// Says the views, or null without samples, and to a sink that does not make JSON.
 pub fn describe(sink: &mut impl Sink, in_handler: bool) {
-    match as_json(in_handler) {
+    match rendered(in_handler, |_| Some(()), write_json) {
         Some(text) => sink.json("lines", text.text().trim_end()),
         None => {
             sink.null("lines");

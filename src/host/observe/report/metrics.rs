@@ -22,9 +22,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         for &account in REPORTED {
             active[account as usize] = facts.is_active(account);
         }
-        for scope in Scope::all() {
-            caps[scope.index()] = LEDGER.cap(scope);
-        }
+        caps = LEDGER.caps();
     }
     let own = |snapshot| match is_passing {
         true => &Snapshot::EMPTY,

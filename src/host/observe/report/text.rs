@@ -5,47 +5,9 @@ use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
 use crate::libc_exports::native;
 use crate::python::numpy;
-use crate::resident::{Resident, Source};
+use crate::resident::Source;
 use pyhost_record::table;
 use std::fmt::{self, Display, Write};
-
-/// Bytes, or a word if they are not known.
-struct OrUnknown(Option<u64>);
-
-impl Display for OrUnknown {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(bytes) => write!(out, "{}", Bytes(bytes)),
-            None => out.write_str("unknown"),
-        }
-    }
-}
-
-/// The tool that memory is left to, as an addition to the allocator's name.
-struct LeftTo(Option<&'static str>);
-
-impl Display for LeftTo {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .map_or(Ok(()), |tool| write!(out, ", left to {tool}"))
-    }
-}
-
-/// The resident peak, and if only a bound of it is known, why.
-struct Peak<'a>(&'a Resident);
-
-impl Display for Peak<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peak = Bytes(self.0.peak);
-        match self.0.source {
-            Source::HighWaterMark => write!(out, "{peak}"),
-            Source::Usage => write!(
-                out,
-                "at most {peak} (ru_maxrss: /proc/self/status is not readable)"
-            ),
-        }
-    }
-}
 
 impl Display for Ending {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,19 +47,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     if mapped.total_blocks + mapped.refused > 0 && report.facts.is_active(Account::Mapped) {
         row(report, Account::Mapped, mapped, out)?;
     }
-    writeln!(
-        out,
-        "resident {}, peak {}; allocator {}{}{}",
-        OrUnknown(report.resident.now),
-        Peak(&report.resident),
-        report.facts.allocator,
-        if report.facts.debug_hooks {
-            ", debug hooks"
-        } else {
-            ""
-        },
-        LeftTo(native::left_to()),
-    )?;
+    resident_line(report, out)?;
     if let Some(balance) = report.balance {
         let when = match report.ending {
             Ending::Running => "now",
@@ -127,6 +77,29 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+fn resident_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+    let peak = Bytes(report.resident.peak);
+    match report.resident.now {
+        Some(bytes) => write!(out, "resident {}, peak ", Bytes(bytes))?,
+        None => out.write_str("resident unknown, peak ")?,
+    }
+    match report.resident.source {
+        Source::HighWaterMark => write!(out, "{peak}")?,
+        Source::Usage => write!(
+            out,
+            "at most {peak} (ru_maxrss: /proc/self/status is not readable)"
+        )?,
+    }
+    write!(out, "; allocator {}", report.facts.allocator)?;
+    if report.facts.debug_hooks {
+        out.write_str(", debug hooks")?;
+    }
+    match native::left_to() {
+        Some(tool) => writeln!(out, ", left to {tool}"),
+        None => writeln!(out),
+    }
 }
 
 /// Writes an account's line, and those of its requests that were not met.

@@ -106,13 +106,9 @@ impl TimelineFile {
 
     /// Moves a draft to its place; the file there, opened to append.
     fn placed(&self, draft: Draft<'_>) -> Result<Fd, Errno> {
-        draft.finish()?.map_or_else(|| self.reopened(), Ok)
-    }
-
-    /// The file at the place, opened to append.
-    fn reopened(&self) -> Result<Fd, Errno> {
         let flags = libc::O_RDWR | libc::O_APPEND | libc::O_NOFOLLOW;
-        Fd::open(self.path.as_c_str(), flags)
+        let opened = || Fd::open(self.path.as_c_str(), flags);
+        draft.finish()?.map_or_else(opened, Ok)
     }
 
     fn is_regular(&self) -> bool {
@@ -189,10 +185,15 @@ impl TimelineFile {
         trouble::remember(Output::Timeline, error);
     }
 
-    /// Whether there is room for one event more; the end always has it.
-    fn admits_event(&mut self) -> bool {
+    /// An event, if there is room for one more; the end always has it.
+    fn event(&mut self, seconds: f64, write: impl FnOnce(&mut Json<'_, Descriptor>)) {
         self.events += 1;
-        self.events < EVENTS
+        if self.events < EVENTS {
+            self.line(|json| {
+                json.fraction("t", seconds);
+                write(json);
+            });
+        }
     }
 
     /// A sample: live bytes of each account, and the resident bytes if they are known.
@@ -217,38 +218,27 @@ impl TimelineFile {
     }
 
     pub fn mark(&mut self, seconds: f64, name: &str) {
-        if self.admits_event() {
-            self.line(|json| {
-                json.fraction("t", seconds);
-                json.text("mark", name);
-            });
-        }
+        self.event(seconds, |json| json.text("mark", name));
     }
 
     /// Refused requests: how many so far, and the last that was reported.
     pub fn refusal(&mut self, seconds: f64, count: u64, text: Option<&str>) {
-        if self.admits_event() {
-            self.line(|json| {
-                json.fraction("t", seconds);
-                json.int("refusals", count as i64);
-                json.known_text("refusal", text);
-            });
-        }
+        self.event(seconds, |json| {
+            json.int("refusals", count as i64);
+            json.known_text("refusal", text);
+        });
     }
 
     pub fn caps(&mut self, seconds: f64, caps: &[Option<u64>; Scope::COUNT]) {
-        if self.admits_event() {
-            self.line(|json| {
-                json.fraction("t", seconds);
-                json.begin("caps");
-                for scope in Scope::all() {
-                    if let Some(bytes) = caps[scope.index()] {
-                        json.int(scope.name(), bytes as i64);
-                    }
+        self.event(seconds, |json| {
+            json.begin("caps");
+            for scope in Scope::all() {
+                if let Some(bytes) = caps[scope.index()] {
+                    json.int(scope.name(), bytes as i64);
                 }
-                json.end();
-            });
-        }
+            }
+            json.end();
+        });
     }
 
     pub fn end(&mut self, seconds: f64, ended_by: &str, exit_status: Option<i32>) {

@@ -1,5 +1,5 @@
-//! `--timeline`, `--brief`: a small process that samples the accounts and the resident size, and has the pages
-//! of `--stats=html` made.
+//! `--timeline`, `--brief`: a small process that samples the accounts and the resident size, and runs `pyhostctl`
+//! for the pages of `--stats=html`.
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
 //! host leaves it time for a last word. It is made before Python initialises, while the host has one thread, and shares

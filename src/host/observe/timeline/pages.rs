@@ -1,4 +1,4 @@
-//! `--stats=html`: the sampler has `pyhostctl` make the pages.
+//! `--stats=html`: the sampler runs `pyhostctl`, which makes the pages.
 //!
 //! The host sends it the report, a file in memory, and the page's file over a socket, and waits for its answer. So
 //! does each forked child that writes a page. The sampler is no part of the script, and small: the programs that it
@@ -75,9 +75,6 @@ pub fn open() -> Option<Fd> {
 }
 
 /// Asks for the page of a report, read from its begin, in an open file, with the host's timeline if `is_sampled`.
-///
-/// # Errors
-/// There is no page: why.
 pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> {
     // The script may have closed it, and another file may have its number.
     let is_open = |(socket, identity): &&(Fd, _)| file::identity(socket).as_ref() == Some(identity);

@@ -117,7 +117,7 @@ fn write_events(
     snapshot: &Snapshot,
     has_ended: bool,
 ) {
-    let caps = caps();
+    let caps = LEDGER.caps();
     if caps != written.caps {
         written.caps = caps;
         timeline.caps(seconds, &caps);
@@ -141,14 +141,6 @@ fn write_events(
         let mut room = [0; 512];
         timeline.refusal(seconds, refused, HEADER.refusal_into(&mut room));
     }
-}
-
-fn caps() -> [Option<u64>; Scope::COUNT] {
-    let mut caps = [None; Scope::COUNT];
-    for scope in Scope::all() {
-        caps[scope.index()] = LEDGER.cap(scope);
-    }
-    caps
 }
 
 /// Writes the last line, makes the last pages, and ends the sampler.

@@ -1,4 +1,4 @@
-//! What the sampler and the host tell each other. Errors: the sampler has no standard error, since readers of the host's
+//! What the sampler and the host share. Errors: the sampler has no standard error, since readers of the host's
 //! would wait for its end too. So the host prints the errors at its own end. Beside them, the sampler's id, and whether it
 //! has written its last lines.
 
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 struct Shared {
     /// The process id of the sampler; 0 before it is made.
     sampler: AtomicI32,
-    timeline: AtomicI32,
-    brief: AtomicI32,
+    /// By [`Output`].
+    errors: [AtomicI32; 2],
     /// The sampler has written its last lines. It may live on to have pages made.
     is_all_written: AtomicBool,
 }
 
-zeros_are_valid!(Shared: sampler, timeline, brief, is_all_written);
+zeros_are_valid!(Shared: sampler, errors, is_all_written);
 
 pyhost_os::state! {
     /// What the sampler could not write.
@@ -56,11 +56,7 @@ fn shared() -> Option<&'static Shared> {
 }
 
 fn of(output: Output) -> Option<&'static AtomicI32> {
-    let shared = shared()?;
-    Some(match output {
-        Output::Timeline => &shared.timeline,
-        Output::Brief => &shared.brief,
-    })
+    shared().map(|shared| &shared.errors[output as usize])
 }
 
 /// In the sampler: its last lines are written.

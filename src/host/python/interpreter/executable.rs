@@ -14,9 +14,7 @@ const ACTIVE: &str = "VIRTUAL_ENV";
 /// another program: of the one that `argv0` leads to, else of the active one. `None` outside of such, and if the
 /// host stands in an environment itself, unless a shell finds the active one's commands first. A host that is called by a
 /// name of python's knows no active environment, as `python3` does not.
-///
-/// # Errors
-/// A line: the active environment is not of this version.
+/// An error is a line: the active environment is not of this version.
 pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> {
     let packages = |root: &Path| root.join(format!("lib/python{version}/site-packages"));
     let is_venv = |root: &Path| root.join("pyvenv.cfg").exists();

@@ -13,9 +13,9 @@ use crate::bytes::Bytes;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
-use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Kind, Object, Raised, Returned};
 use crate::heap;
-use crate::ledger::{Account, LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
+use crate::ledger::{LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
 use crate::observe::report;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -267,22 +267,19 @@ fn accounts(track: This<'_, Track>) -> Returned<'_> {
     let build = library::attribute(gil, c"_accounts")?;
     let rows = gil.list()?;
     for (account, _) in measured.begin.accounts() {
-        rows.append(&*row(gil, account, &measured)?)?;
+        let figures = measured.of(Scope::Account(account));
+        // In the order of `TrackedAccount`.
+        let row = [
+            gil.text(account.name())?,
+            gil.unsigned(figures.peak)?,
+            gil.unsigned(figures.peak_growth)?,
+            gil.int(figures.growth)?,
+            gil.int(figures.blocks)?,
+            gil.unsigned(figures.allocations)?,
+        ];
+        rows.append(&*gil.tuple(row)?)?;
     }
     build.call(&[&rows])
-}
-
-/// An account's name and figures, in the order of `TrackedAccount`.
-fn row<'a>(gil: Gil<'a>, account: Account, measured: &Measured) -> Returned<'a> {
-    let figures = measured.of(Scope::Account(account));
-    gil.tuple([
-        gil.text(account.name())?,
-        gil.unsigned(figures.peak)?,
-        gil.unsigned(figures.peak_growth)?,
-        gil.int(figures.growth)?,
-        gil.int(figures.blocks)?,
-        gil.unsigned(figures.allocations)?,
-    ])
 }
 
 fn lines_of(track: This<'_, Track>) -> Returned<'_> {
