@@ -36,7 +36,10 @@ pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Er
         let value = String::from_utf8_lossy(found.value.unwrap_or_default());
         for word in [&name, &value] {
             if word.contains(if *word == name { " " } else { " -" }) {
-                return Err(Error::option(several_options(word)));
+                return Err(Error::option(format!(
+                    "'{word}': one word with several options, as the kernel passes them from a first line #!; \
+                     expected #!/usr/bin/env -S pyhost OPTIONS"
+                )));
             }
         }
         let Some(row) = row_of(found.name) else {
@@ -46,11 +49,11 @@ pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Er
         match (row.form, found.value) {
             (Form::Alone, Some(_)) => return refuse("takes no value"),
             (Form::Next(form), None) => {
-                let names = (row.parts[0].names)();
-                return match names.as_str() {
-                    "" => refuse(&format!("expected a value, {form}")),
-                    names => refuse(&format!("expected a value, one of {names}")),
+                let expected = match (row.parts[0].names)().as_str() {
+                    "" => form.to_owned(),
+                    names => format!("one of {names}"),
                 };
+                return refuse(&format!("expected a value, {expected}"));
             }
             _ if row.option == "--python" => {
                 return refuse(
@@ -61,14 +64,6 @@ pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Er
         }
     }
     Ok(())
-}
-
-/// The line for options that the kernel passed as one word.
-fn several_options(word: &str) -> String {
-    format!(
-        "'{word}': one word with several options, as the kernel passes them from a first line #!; \
-         expected #!/usr/bin/env -S pyhost OPTIONS"
-    )
 }
 
 /// The line for an option that the host does not have.

@@ -14,6 +14,7 @@ pub mod format;
 pub use draft::Draft;
 pub use pyhost_os::file::identity;
 
+use pyhost_os::descriptor::notice;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd, access, is_open, status_of as stat};
 use pyhost_os::path_template::PathBuffer;
@@ -98,6 +99,27 @@ impl Display for OutputError {
             OutputError::System(error) => write!(out, "cannot be written ({error})"),
         }
     }
+}
+
+/// Opens the output of an option, or prints why the script runs without it. `shown` is the path as the user has given it;
+/// the other may be too long.
+pub fn open_or_leave_out<T>(
+    option: &str,
+    shown: &[u8],
+    path: Option<PathBuffer>,
+    open: impl FnOnce(PathBuffer, Target) -> Result<T, Errno>,
+) -> Option<T> {
+    let opened = path.ok_or(OutputError::TooLong).and_then(|mut path| {
+        let target = look(&mut path)?;
+        open(path, target).map_err(OutputError::System)
+    });
+    let complain = |why| {
+        let shown = String::from_utf8_lossy(shown);
+        notice(format_args!(
+            "{option}: '{shown}' {why}; the script runs without it"
+        ));
+    };
+    opened.map_err(complain).ok()
 }
 
 /// How many links are followed, as the system does.

@@ -5,7 +5,7 @@ use crate::cpython::frames;
 use crate::descriptor::{notice, write_quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::ledger::Account;
-use crate::output::{self, OutputError, Target};
+use crate::output::{self, Target};
 use crate::path_template::PathBuffer;
 use crate::process;
 use pyhost_os::file::{self, Fd};
@@ -68,23 +68,18 @@ impl Write for Line {
 
 /// Opens the log. `fresh` empties it. If that fails the script runs without it, which a notice says.
 pub fn start(path: &Path, fresh: bool) {
-    let opened = match PathBuffer::of(path.as_os_str().as_bytes()) {
-        None => Err(OutputError::TooLong),
-        Some(mut path) => output::look(&mut path).and_then(|target| open(path, target, fresh)),
-    };
-    match opened {
-        Ok((log, file)) => {
-            STATE.descriptor.store(file.map_or(-1, Fd::leak), Relaxed);
-            let _ = STATE.log.set(log);
-        }
-        Err(refusal) => notice(format_args!(
-            "--fail log: '{}' {refusal}; the script runs without it",
-            path.display()
-        )),
+    let shown = path.as_os_str().as_bytes();
+    let path = PathBuffer::of(shown);
+    let opened = output::open_or_leave_out("--fail log", shown, path, |path, target| {
+        open(path, target, fresh)
+    });
+    if let Some((log, file)) = opened {
+        STATE.descriptor.store(file.map_or(-1, Fd::leak), Relaxed);
+        let _ = STATE.log.set(log);
     }
 }
 
-fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<(Log, Option<Fd>), OutputError> {
+fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<(Log, Option<Fd>), Errno> {
     let is_stream = target == Target::Stream;
     let opened = match target {
         // A FIFO is opened once somebody reads it.
@@ -99,7 +94,7 @@ fn open(path: PathBuffer, target: Target, fresh: bool) -> Result<(Log, Option<Fd
     let file = match opened {
         Ok(file) => Some(file.moved_up(FIRST_DESCRIPTOR)),
         Err(Errno(libc::ENXIO)) if is_stream => None,
-        Err(error) => return Err(OutputError::System(error)),
+        Err(error) => return Err(error),
     };
     let log = Log {
         path,

@@ -23,7 +23,7 @@ use crate::ledger::{LEDGER, REPORTED, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::report::{Ending, Facts};
 use crate::observe::timeline::{self, brief, trouble};
-use crate::output::{self, Draft, OutputError, Target};
+use crate::output::{self, Draft, Target};
 use crate::path_template::PathBuffer;
 use crate::process::{self, small_file::read_once};
 use crate::resident::{keep_noting, resident};
@@ -214,17 +214,10 @@ pub fn python_started() {
 /// Keeps the ledger in one file; false if it cannot, which a notice says.
 fn in_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
-    let kept = path.ok_or(OutputError::TooLong).and_then(|mut path| {
-        let target = output::look(&mut path)?;
-        map_file(&path, target).map_err(OutputError::System)
-    });
-    kept.map_err(|refusal| {
-        notice(format_args!(
-            "--live: '{}' {refusal}; the script runs without it",
-            String::from_utf8_lossy(template)
-        ));
+    output::open_or_leave_out("--live", template, path, |path, target| {
+        map_file(&path, target)
     })
-    .is_ok()
+    .is_some()
 }
 
 /// Maps the ledger onto a file at `path`. It is a new one, since another process may have mapped the one

@@ -59,32 +59,24 @@ const AS_STREAM: u8 = 1;
 /// The file of a forked child.
 const AS_FILE: u8 = 2;
 
-/// Opens the file. While the process has one thread.
-///
-/// # Errors
-/// Why it cannot be written; then nothing is left of it.
-pub fn start(template: &[u8]) -> Result<(), OutputError> {
+/// Opens the file at the `path` of a template. If it cannot be written nothing is left of it. While the process has one thread.
+pub fn start(template: &[u8], path: &PathBuffer, target: Target) -> Result<(), Errno> {
     let _ = STATE.command.set(HEADER.command());
     let _ = STATE.template.set(template.to_vec());
-    let path = PathBuffer::expand(template, process::id(), b"");
-    let mut path = path.ok_or(OutputError::TooLong)?;
-    let target = output::look(&mut path)?;
     match target {
         Target::New | Target::Old => {
-            let file = open(&path, target).map_err(OutputError::System)?;
-            STATE.file.put(out_of_the_way(file));
+            STATE.file.put(out_of_the_way(open(path, target)?));
             if let Err(error) = write(&LEDGER.snapshot()) {
                 drop(STATE.file.take());
                 if target == Target::New {
                     let _ = file::unlink(path.as_c_str());
                 }
-                return Err(OutputError::System(error));
+                return Err(error);
             }
         }
         Target::Stream => STATE.later.store(AS_STREAM, Relaxed),
         Target::Descriptor(own) => {
-            let copy = Fd::copy(&own, 3).map_err(OutputError::System)?;
-            STATE.file.put(out_of_the_way(copy));
+            STATE.file.put(out_of_the_way(Fd::copy(&own, 3)?));
             STATE.later.store(AS_STREAM, Relaxed);
         }
     }

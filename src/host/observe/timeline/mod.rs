@@ -25,7 +25,7 @@ use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::HEADER;
 use crate::observe::pyhostctl_process;
-use crate::output::{self, OutputError};
+use crate::output;
 use crate::path_template::PathBuffer;
 use crate::process;
 use crate::process::Watched;
@@ -51,24 +51,23 @@ const PATIENCE: u64 = 1_000_000_000;
 /// Starts the sampler, if there is anything to be written. What cannot be written is left out, with
 /// a notice; so is all of it if the system gives no process.
 pub fn start(settings: &TimelineSettings) {
+    let expand = |template| PathBuffer::expand(template, process::id(), b"");
     let timeline = settings.timeline.as_deref().and_then(|template| {
-        let opened = open_timeline(template, settings);
-        opened
-            .map_err(|why| leave_out("--timeline", template, &why))
-            .ok()
+        output::open_or_leave_out("--timeline", template, expand(template), |path, target| {
+            TimelineFile::create(path, target, HEADER.command(), settings.interval.0)
+        })
     });
-    let brief = settings.brief.as_deref().is_some_and(|template| {
-        let started = brief::start(template);
-        started
-            .map_err(|why| leave_out("--brief", template, &why))
-            .is_ok()
+    let brief = settings.brief.as_deref().and_then(|template| {
+        output::open_or_leave_out("--brief", template, expand(template), |path, target| {
+            brief::start(template, &path, target)
+        })
     });
     let requests = settings.renderer.as_ref().and_then(|_| pages::open());
     let serves = settings
         .renderer
         .as_ref()
         .zip(requests.as_ref().map(AsRawFd::as_raw_fd));
-    if timeline.is_none() && !brief && serves.is_none() {
+    if timeline.is_none() && brief.is_none() && serves.is_none() {
         return;
     }
     let host = process::id();
@@ -119,21 +118,3 @@ pub fn end() {
 
 const ENDED_EARLY: &str =
     "--timeline, --brief: the process that samples has not written its last lines";
-
-fn leave_out(option: &str, template: &[u8], why: &OutputError) {
-    let shown = String::from_utf8_lossy(template);
-    notice(format_args!(
-        "{option}: '{shown}' {why}; the script runs without it"
-    ));
-}
-
-fn open_timeline(
-    template: &[u8],
-    settings: &TimelineSettings,
-) -> Result<TimelineFile, OutputError> {
-    let path = PathBuffer::expand(template, process::id(), b"");
-    let mut path = path.ok_or(OutputError::TooLong)?;
-    let target = output::look(&mut path)?;
-    TimelineFile::create(path, target, HEADER.command(), settings.interval.0)
-        .map_err(OutputError::System)
-}

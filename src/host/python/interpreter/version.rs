@@ -18,9 +18,9 @@ pub fn check() -> Result<(), Error> {
             "this program is no CPython; expected a python that exports the C API",
         ));
     }
-    let refused = match refusal(full_version(), !find(c"_Py_NegativeRefcount").is_null()) {
-        None => return Ok(()),
-        Some(refused) => refused,
+    let counts_references = !find(c"_Py_NegativeRefcount").is_null();
+    let Some(refused) = refusal(full_version(), counts_references) else {
+        return Ok(());
     };
     Err(Error::start(format!(
         "this python is {refused}; expected CPython {BUILT_FOR}"
@@ -49,22 +49,21 @@ mod tests {
 
     #[test]
     fn only_the_minor_version_of_the_build_is_served() {
-        let version = |rest: &str| format!("{BUILT_FOR}{rest}");
-        assert_eq!(refusal(&version(".99 (main) [GCC 1]"), false), None);
-        assert_eq!(refusal(&version(".0rc1+ (main)"), false), None);
-        assert_eq!(
-            refusal(&version(".0+"), true).unwrap(),
-            format!("a debug build of CPython {BUILT_FOR}.0")
-        );
-        assert_eq!(
-            refusal(&version("0.1 (x)"), false).unwrap(),
-            format!("CPython {BUILT_FOR}0.1")
-        );
+        for (rest, counts_references, refused) in [
+            (".99 (main) [GCC 1]", false, None),
+            (".0rc1+ (main)", false, None),
+            (".0+", true, Some("a debug build of CPython V.0")),
+            ("0.1 (x)", false, Some("CPython V0.1")),
+            (
+                ".1 free-threading build (main)",
+                false,
+                Some("a free-threaded CPython V.1"),
+            ),
+        ] {
+            let refused = refused.map(|text| text.replace('V', BUILT_FOR));
+            let version = format!("{BUILT_FOR}{rest}");
+            assert_eq!(refusal(&version, counts_references), refused);
+        }
         assert_eq!(refusal("2.7.18 (x)", false).unwrap(), "CPython 2.7.18");
-        let free = version(".1 free-threading build (main)");
-        assert_eq!(
-            refusal(&free, false).unwrap(),
-            format!("a free-threaded CPython {BUILT_FOR}.1")
-        );
     }
 }
