@@ -1,4 +1,4 @@
-//! Whether a file can be an interpreter with the host inside, as far as the file tells. The library checks the rest:
+//! Whether a file can be an interpreter with the host inside, as far as the file shows. The library checks the rest:
 //! see `src/host/python/interpreter/version.rs`.
 
 use object::elf::{self, FileHeader64};

@@ -48,11 +48,11 @@ pub struct LinesOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// Have a running process take samples from now on, one in INTERVAL bytes [default: 128K]
+    /// Make a running process take samples from now on, one in INTERVAL bytes [default: 128K]
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "128K", value_parser = interval, conflicts_with = "stop", conflicts_with_all = OF_A_TABLE)]
     pub start: Option<u64>,
 
-    /// Have a running process take no more samples
+    /// Make a running process take no more samples
     #[arg(long, conflicts_with_all = OF_A_TABLE)]
     pub stop: bool,
 

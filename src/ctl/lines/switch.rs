@@ -1,4 +1,4 @@
-//! `pyhostctl lines --start` and `--stop`: has a process that runs begin or end its samples.
+//! `pyhostctl lines --start` and `--stop`: begins or ends the samples of a process that runs.
 
 use crate::document::Document;
 use crate::failure::{Failure, print};
@@ -20,7 +20,7 @@ pub fn interval(text: &str) -> Result<u64, Expected> {
     interval.ok_or(Expected("expected a size from 1 to 1T such as 64K"))
 }
 
-/// Has the samples of `what` begin with an interval, or end.
+/// Begins the samples of `what` with an interval, or ends them.
 pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failure> {
     let name = what.parse::<find::Name>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;

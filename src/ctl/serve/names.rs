@@ -1,6 +1,6 @@
 //! Which `Host` headers are answered.
 //!
-//! A page of any origin can have a browser ask a server of its user's machine or network: its name is
+//! A page of any origin can make a browser ask a server of its user's machine or network: its name is
 //! made to lead to that address (DNS rebinding). The browser then sends the page's own name, so a
 //! request is answered only if the name is one that the server is known by. An address cannot be
 //! made to lead elsewhere.

@@ -11,6 +11,7 @@ use crate::stacks::{Amount, Frame, Site, Stacks, View, is_in_total, missed};
 use indexmap::IndexSet;
 use pyhost_record::origin::{is_users, package};
 use serde::Serialize;
+use std::array::from_fn;
 use std::collections::{BTreeMap, HashMap};
 
 /// The numbers of the two reports.
@@ -28,15 +29,11 @@ struct Sum {
 
 impl Sum {
     fn plus(self, other: Sum) -> Sum {
-        // The sum of a whole view was checked.
-        let add = |side: usize| {
-            let sum = self.amounts[side].plus(other.amounts[side]);
-            sum.unwrap_or(self.amounts[side])
-        };
-        let unlisted = |side: usize| self.unlisted[side] + other.unlisted[side];
+        let amounts = |side: usize| self.amounts[side].plus(other.amounts[side]);
         Sum {
-            amounts: [add(SHOWN), add(BEFORE)],
-            unlisted: [unlisted(SHOWN), unlisted(BEFORE)],
+            // The sum of a whole view was checked.
+            amounts: from_fn(|side| amounts(side).unwrap_or(self.amounts[side])),
+            unlisted: from_fn(|side| self.unlisted[side] + other.unlisted[side]),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Sampled {
         &self.path
     }
 
-    /// How often another process has had its samples begin or end.
+    /// How often other processes began or ended its samples.
     pub fn requests(&self) -> u64 {
         self.host.record.header().lines.answered.load(Relaxed)
     }
