@@ -48,10 +48,7 @@ pyhost_os::state! {
 }
 
 /// Prepares the walks. Before Python starts; `main_frame` is an address in the stack of the function that runs Python, whose
-/// callers are in no stack. A second call does nothing.
-///
-/// # Errors
-/// The reason why there are none, the end of a line.
+/// callers are in no stack. A second call does nothing. The error is why there are none, the end of a line.
 pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
     if STATE.known.get().is_some() {
         return Ok(());
@@ -73,9 +70,6 @@ pub fn prepare(main_frame: usize) -> Result<(), &'static str> {
 }
 
 /// Makes the samples' stacks begin with native calls. Once, as of [`prepare`].
-///
-/// # Errors
-/// As of [`prepare`].
 pub fn start(main_frame: usize) -> Result<(), &'static str> {
     prepare(main_frame)?;
     if let Some(mut room) = STATE.room.try_hold() {

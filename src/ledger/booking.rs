@@ -55,10 +55,8 @@ impl Heights {
 impl Ledger {
     /// Books a block if [`Slot::book`] could not.
     ///
-    /// `slot` is the caller's own or the overflow slot.
-    ///
-    /// # Errors
-    /// The scope whose live bytes would go past `reach`; nothing was booked.
+    /// `slot` is the caller's own or the overflow slot. The error is the scope whose live bytes would go past `reach`; then nothing
+    /// was booked.
     pub fn book_slow(
         &self,
         slot: &Slot,
@@ -79,10 +77,7 @@ impl Ledger {
         self.count_block(slot, account);
     }
 
-    /// Books a block that is `delta` bytes longer than it was, or shorter if below 0.
-    ///
-    /// # Errors
-    /// As for [`Ledger::book_slow`].
+    /// Books a block that is `delta` bytes longer than it was, or shorter if below 0. The error is that of [`Ledger::book_slow`].
     pub fn rebook(
         &self,
         slot: &Slot,

@@ -137,10 +137,7 @@ pub fn write_quietly(descriptor: c_int, bytes: &[u8]) -> Result<usize, Errno> {
     quietly(|| file::write(&descriptor, bytes))
 }
 
-/// Makes a file in memory that may grow to so many bytes.
-///
-/// # Errors
-/// The system's reason; `EFBIG` if a file may not (`ulimit -f`).
+/// Makes a file in memory that may grow to so many bytes; `EFBIG` if a file may not (`ulimit -f`).
 pub fn in_memory_of(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
     match soft(libc::RLIMIT_FSIZE) < bytes {
         true => Err(Errno(libc::EFBIG)),

@@ -60,18 +60,12 @@ impl Fd {
     }
 
     /// Opens a descriptor that is readable once a process has ended (Linux 5.3).
-    ///
-    /// # Errors
-    /// The system's reason.
     pub fn of_process(id: libc::pid_t) -> Result<Fd, Errno> {
         // SAFETY: the call touches no memory.
         opened(unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(id), 0) } as c_int)
     }
 
     /// Duplicates a descriptor to the lowest free number from `least` on, closed in programs that are executed.
-    ///
-    /// # Errors
-    /// The system's reason: `EBADF` if the number is not open.
     pub fn copy(file: &impl AsRawFd, least: c_int) -> Result<Fd, Errno> {
         // SAFETY: the call touches no memory and closes nothing.
         opened(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })
@@ -214,10 +208,7 @@ pub fn read_at(file: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Result<us
     again(|| unsafe { libc::pread(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
-/// Writes on from where the last write ended; how many bytes were written.
-///
-/// # Errors
-/// The system's reason; `EINTR` if a signal came first.
+/// Writes on from where the last write ended; how many bytes were written. `EINTR` if a signal came first.
 pub fn write(file: &impl AsRawFd, bytes: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the bytes and their number.
     count(unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
@@ -230,10 +221,8 @@ pub fn write_at(file: &impl AsRawFd, bytes: &[u8], offset: u64) -> Result<usize,
     count(unsafe { libc::pwrite(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
-/// Writes memory of this process to the start of a file, all of it. The system reads it, which may change meanwhile.
-///
-/// # Errors
-/// The system's reason: `EFAULT` if the memory is not there.
+/// Writes memory of this process to the start of a file, all of it; `EFAULT` if it is not there. The system reads it, which may
+/// change meanwhile.
 pub fn write_memory(file: &impl AsRawFd, addresses: Range<usize>) -> Result<(), Errno> {
     let mut done = 0;
     while done < addresses.len() {
@@ -279,10 +268,7 @@ pub fn rewind(file: &impl AsRawFd) {
 }
 
 /// Waits until one of the files has an event that is asked for, at most so many nanoseconds; how many have one. Of a
-/// number below 0 there are none.
-///
-/// # Errors
-/// The system's reason; `EINTR` if a signal came first.
+/// number below 0 there are none. `EINTR` if a signal came first.
 pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno> {
     let time = libc::timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as _,
@@ -306,9 +292,6 @@ pub fn is_open(number: RawFd) -> bool {
 }
 
 /// What the system knows of an open file.
-///
-/// # Errors
-/// The system's reason: `EBADF` if the number is not open.
 pub fn status(file: &impl AsRawFd) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
     done(calls::fstat(file.as_raw_fd(), &mut found)).map(|()| found)
@@ -376,19 +359,13 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
     done(calls::rename(from.into(), to.into()))
 }
 
-/// Locks a file by flock(2), without waiting.
-///
-/// # Errors
-/// The system's reason: `EWOULDBLOCK` if another open file has the lock.
+/// Locks a file by flock(2), without waiting: `EWOULDBLOCK` if another open file has the lock.
 pub fn lock(file: &impl AsRawFd, operation: c_int) -> Result<(), Errno> {
     done(calls::flock(file.as_raw_fd(), operation | libc::LOCK_NB))
 }
 
 /// Locks a file against others that call this (`F_OFD_SETLK`), without waiting, until it is closed. What flock(2) locks is
-/// another matter.
-///
-/// # Errors
-/// The system's reason: `EAGAIN` if another open file has the lock.
+/// another matter. `EAGAIN` if another open file has the lock.
 pub fn lock_region(file: &impl AsRawFd) -> Result<(), Errno> {
     let mut whole = libc::flock::zeroed();
     whole.l_type = libc::F_WRLCK as libc::c_short;

@@ -236,9 +236,6 @@ pub fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
 }
 
 /// Locks whole pages of memory, each as soon as it is touched, or unlocks them (mlock2(2)).
-///
-/// # Errors
-/// The system's reason.
 pub fn lock(start: *mut u8, bytes: usize, is_wanted: bool) -> Result<(), Errno> {
     // SAFETY: contents and access stay, whatever is mapped there.
     let result = unsafe {

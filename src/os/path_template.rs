@@ -89,10 +89,7 @@ impl PathBuffer {
         folder
     }
 
-    /// Puts the target of the symbolic link at this path in its place.
-    ///
-    /// # Errors
-    /// The system's reason; `ENAMETOOLONG` if the target is too long for this buffer.
+    /// Puts the target of the symbolic link at this path in its place; `ENAMETOOLONG` if it is too long for this buffer.
     #[inline(never)] // for the caller's stack
     pub fn follow(&mut self) -> Result<(), Errno> {
         let mut link = [0u8; libc::PATH_MAX as usize];

@@ -98,71 +98,33 @@ pub fn set_handler_stack(memory: &'static mut [u8]) {
 
 /// The name of a signal that ends processes.
 pub fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGINT => "SIGINT",
-        libc::SIGQUIT => "SIGQUIT",
-        libc::SIGILL => "SIGILL",
-        libc::SIGTRAP => "SIGTRAP",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGUSR1 => "SIGUSR1",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGUSR2 => "SIGUSR2",
-        libc::SIGPIPE => "SIGPIPE",
-        libc::SIGALRM => "SIGALRM",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGSTKFLT => "SIGSTKFLT",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
-        libc::SIGVTALRM => "SIGVTALRM",
-        libc::SIGPROF => "SIGPROF",
-        libc::SIGIO => "SIGIO",
-        libc::SIGPWR => "SIGPWR",
-        libc::SIGSYS => "SIGSYS",
-        _ if signal == libc::SIGRTMAX() => "SIGRTMAX",
-        _ => usize::try_from(signal - libc::SIGRTMIN())
-            .ok()
-            .and_then(|number| REAL_TIME.get(number))
-            .unwrap_or(&"signal"),
+    macro_rules! name {
+        ($($name:ident)*) => {
+            match signal {
+                $(libc::$name => stringify!($name),)*
+                _ if signal == libc::SIGRTMAX() => "SIGRTMAX",
+                _ => usize::try_from(signal - libc::SIGRTMIN())
+                    .ok()
+                    .and_then(|number| REAL_TIME.get(number))
+                    .unwrap_or(&"signal"),
+            }
+        };
+    }
+    name! {
+        SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM
+        SIGSTKFLT SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGIO SIGPWR SIGSYS
     }
 }
 
+macro_rules! real_time {
+    ($($number:literal)*) => {
+        ["SIGRTMIN", $(concat!("SIGRTMIN+", $number)),*]
+    };
+}
+
 /// The names of signals of real time, from `SIGRTMIN` on.
-const REAL_TIME: [&str; 30] = [
-    "SIGRTMIN",
-    "SIGRTMIN+1",
-    "SIGRTMIN+2",
-    "SIGRTMIN+3",
-    "SIGRTMIN+4",
-    "SIGRTMIN+5",
-    "SIGRTMIN+6",
-    "SIGRTMIN+7",
-    "SIGRTMIN+8",
-    "SIGRTMIN+9",
-    "SIGRTMIN+10",
-    "SIGRTMIN+11",
-    "SIGRTMIN+12",
-    "SIGRTMIN+13",
-    "SIGRTMIN+14",
-    "SIGRTMIN+15",
-    "SIGRTMIN+16",
-    "SIGRTMIN+17",
-    "SIGRTMIN+18",
-    "SIGRTMIN+19",
-    "SIGRTMIN+20",
-    "SIGRTMIN+21",
-    "SIGRTMIN+22",
-    "SIGRTMIN+23",
-    "SIGRTMIN+24",
-    "SIGRTMIN+25",
-    "SIGRTMIN+26",
-    "SIGRTMIN+27",
-    "SIGRTMIN+28",
-    "SIGRTMIN+29",
-];
+const REAL_TIME: [&str; 30] =
+    real_time!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29);
 
 /// The name of a signal, or its number if it has none here.
 pub fn signal_words(signal: i32) -> String {

@@ -253,9 +253,6 @@ impl std::fmt::Display for Unfit {
 
 /// Makes the directory where it is not there, for its user alone, opens it, and makes sure that nobody else can write
 /// there.
-///
-/// # Errors
-/// The directory cannot be created, or is not fit; the error says why.
 pub fn prepare(directory: &Path) -> Result<Fd, Unfit> {
     let made = fs::DirBuilder::new().mode(0o700).create(directory);
     match made {
@@ -288,9 +285,6 @@ fn unreadable(Errno(error): Errno) -> Unfit {
 
 /// Opens a directory, to work in that one whatever its path leads to later. In the place of a directory of everybody's
 /// another user may have put a link: one is followed if it is the caller's own, or root's.
-///
-/// # Errors
-/// It is none, or not to be opened.
 pub fn open(directory: &Path) -> Result<Fd, Unfit> {
     // A separator at the end would follow a link.
     let path: PathBuf = directory.components().collect();

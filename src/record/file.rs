@@ -100,9 +100,6 @@ pub struct Record {
 
 impl Record {
     /// Reads a file.
-    ///
-    /// # Errors
-    /// It is no file of a host's of this version.
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
         let file = open(path).map_err(Unreadable::System)?;
         let found = file.metadata().map_err(Unreadable::System)?;
@@ -119,9 +116,6 @@ impl Record {
     }
 
     /// Reads the bytes of a file.
-    ///
-    /// # Errors
-    /// The bytes were not written by this version of pyhost.
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;

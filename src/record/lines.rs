@@ -92,9 +92,6 @@ pub enum Answer {
 /// Asks the host of the file `path` to sample one of every `interval` bytes, or with 0 to end, and waits for its answer,
 /// `patience` at most. Before that it waits at most three times as long for others that ask: one asks at a time, so that each
 /// answer is to its own request. The host knows nothing of that lock.
-///
-/// # Errors
-/// The file cannot be written, or is no host's.
 pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer> {
     let file = OpenOptions::new()
         .read(true)

@@ -14,10 +14,7 @@ use crate::process;
 // A region that is too small is a bad option.
 const _: () = assert!(bounded_heap::TOO_SMALL == BAD_OPTION);
 
-/// Backs and locks the region as asked.
-///
-/// # Errors
-/// The system does not grant it, or a tool is at work that takes `malloc` away.
+/// Backs and locks the region as asked. An error if the system does not grant it, or a tool is at work that takes `malloc` away.
 pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
     if asked.size.is_none() {
         return Ok(());

@@ -190,10 +190,7 @@ pub fn check(path: &PathBuffer, target: Target) -> Result<(), OutputError> {
     .map_err(OutputError::System)
 }
 
-/// Opens a device or a FIFO to write into it, without waiting.
-///
-/// # Errors
-/// The system's reason; `ENXIO` where nobody reads the FIFO.
+/// Opens a device or a FIFO to write into it, without waiting; `ENXIO` if nobody reads the FIFO.
 pub fn open_stream(path: &CStr) -> Result<Fd, Errno> {
     let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
     Fd::open(path, flags)

@@ -230,10 +230,8 @@ pub(super) fn set_most(bytes: u64) {
     STATE.most.store(bytes, Relaxed);
 }
 
-/// Sets the cap of a scope, or takes it away. `slot` is the calling thread's.
-///
-/// # Errors
-/// The cap is below what is live and its reserve, or above what may be; nothing has changed.
+/// Sets the cap of a scope, or takes it away. Changes nothing if the cap is below what is live and its reserve, or above what
+/// may be. `slot` is the calling thread's.
 pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError> {
     let most = STATE.most.load(Relaxed);
     if scope == Scope::Total && cap.unwrap_or(u64::MAX) > most {

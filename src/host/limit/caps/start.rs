@@ -8,10 +8,8 @@ use crate::error::Error;
 use crate::ledger::{Scope, Slot};
 use crate::process::{self, cgroup};
 
-/// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. `slot` is the calling thread's.
-///
-/// # Errors
-/// A cap is below what Python itself has live at its start, and its reserve.
+/// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. An error if a cap is
+/// below what Python itself has live at its start, and its reserve. `slot` is the calling thread's.
 pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
     let is_auto = settings
         .hard
