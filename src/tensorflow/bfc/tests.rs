@@ -152,7 +152,9 @@ impl Bfc {
         assert_eq!(self.dirty_bytes, dirty);
         assert_eq!(statistics.largest_free_bytes, largest as u64);
         assert!(statistics.peak_live_bytes >= statistics.live_bytes);
-        self.check_sums_of_bins(&statistics);
+        if !cfg!(miri) {
+            self.check_sums_of_bins(&statistics);
+        }
     }
 
     fn check_sums_of_bins(&self, statistics: &Statistics) {
@@ -409,7 +411,7 @@ fn every_chunk_is_where_a_naive_best_fit_puts_it_and_blocks_keep_their_contents(
         assert_eq!(sums, (failures, naive.growths));
         assert_eq!(statistics.peak_live_bytes, peak as u64);
         let enough = rounds(10_000) / 100;
-        assert!(resized > enough && kept > enough, "{resized} {kept}");
+        assert!(resized >= enough && kept >= enough, "{resized} {kept}");
         for (pointer, mark) in live {
             assert!(holds(pointer, bfc.usable(pointer).unwrap(), mark));
             assert!(bfc.free(pointer).is_some());

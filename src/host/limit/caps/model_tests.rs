@@ -158,8 +158,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             _ => Event::Running(is_running),
         });
         // 32 bytes to 32 KiB, and at times more.
-        let power = (0..12_u32, select(&[0, 0, 0, 0, 1, 3, 8])).prop_map(|(power, more)| power + more);
-        let role = prop_oneof![3 => Just(Role::Plain), 1 => Just(Role::Unwinding), 1 => Just(Role::Function)];
+        let size = (0..12_u32, select(&[0, 0, 0, 0, 1, 3, 8]));
+        let size = size.prop_map(|(power, more)| 16 << (power + more));
+        let role = select(&[
+            Role::Plain,
+            Role::Plain,
+            Role::Plain,
+            Role::Unwinding,
+            Role::Function,
+        ]);
+        let request = (account, size, role);
+        let request = request.prop_map(|(account, size, role)| Event::Request(account, size, role));
         let event = prop_oneof![
             frees => (0..10_000_usize).prop_map(Event::Free),
             8 => Just(Event::SafePoint),
@@ -171,9 +180,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             1 => weighted(0.6).prop_map(Event::TakesCalls),
             1 => Just(Event::StartThread),
             1 => select(&[64 << 10, 1 << 20, 8 << 20]).prop_map(Event::Map),
-            68 - frees => (account, power, role).prop_map(|(account, power, role)| Event::Request(account, 16 << power, role)),
+            68 - frees => request,
         ];
-        (begin, prop::collection::vec(event, EVENTS)).prop_map(|((cap, map, switch, fill), events)| {
+        let all = (begin, prop::collection::vec(event, EVENTS));
+        all.prop_map(|((cap, map, switch, fill), events)| {
             let begin = [cap, map, switch, fill].into_iter();
             begin.chain(events).chain([Event::Climb]).collect()
         })
