@@ -101,15 +101,9 @@ pub fn start(heaps: bool) -> bool {
         return true;
     }
     thread_exit::take_over_mimallocs();
-    for account in [
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Arena,
-        Account::Numpy,
-    ] {
-        let heap = match account {
-            Account::Raw => internal_blocks::first_heap(),
+    for (index, account) in Account::WITH_HEAP.into_iter().enumerate() {
+        let heap = match index {
+            0 => internal_blocks::first_heap(),
             _ => ffi::mi_heap_new(),
         };
         if heap.is_null() {

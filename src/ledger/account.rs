@@ -25,6 +25,21 @@ pub enum Account {
     Pooled = 7,
 }
 
+/// Who makes the requests of an account: what a refusal comes to, and how far small requests may go into a cap's reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// The interpreter and extensions, under the GIL. They make an error of null, for which Python needs memory.
+    Interpreter,
+    /// C libraries, and Python's own calls of them. Some make no error of null.
+    Libraries,
+    /// pymalloc, which then does without an arena.
+    Pymalloc,
+    /// Code that makes arrays, and an error of null.
+    Arrays,
+    /// Libraries that map memory, and make no error of a refusal.
+    Maps,
+}
+
 /// How many accounts the ledger keeps, the internal one included.
 pub const ACCOUNTS: usize = 8;
 
@@ -45,6 +60,36 @@ impl Account {
         Account::Mapped,
         Account::Pooled,
     ];
+
+    /// The accounts whose blocks are those that their callers asked for, with sizes that a report tells apart. `Native`, which may not
+    /// be counted, comes last.
+    pub const WITH_BLOCKS: [Account; 5] = [
+        Account::Raw,
+        Account::Mem,
+        Account::Obj,
+        Account::Numpy,
+        Account::Native,
+    ];
+
+    /// The accounts with a heap beside the main one, which is `Native`'s; those with the most blocks first.
+    pub const WITH_HEAP: [Account; 5] = [
+        Account::Obj,
+        Account::Mem,
+        Account::Raw,
+        Account::Numpy,
+        Account::Arena,
+    ];
+
+    /// Who asks for memory of the account.
+    pub const fn asker(self) -> Asker {
+        match self {
+            Account::Mem | Account::Obj => Asker::Interpreter,
+            Account::Raw | Account::Native => Asker::Libraries,
+            Account::Arena | Account::Pooled => Asker::Pymalloc,
+            Account::Numpy => Asker::Arrays,
+            Account::Mapped => Asker::Maps,
+        }
+    }
 
     /// How far, in bytes, a thread's share may move before the shared counters change.
     ///

@@ -46,18 +46,16 @@ pub fn is_start(page: &Page, pointer: *mut u8) -> bool {
 /// A page that became empty. Its address is kept as a complement: the leak check searches static memory
 /// for pointers, and the page may hold other blocks by then.
 struct Emptied {
-    /// The complement of the first address, whose lowest bits are 0, and in these the account.
+    /// The complement of the first address, so that the leak check sees no pointer.
     start: AtomicUsize,
     /// Bytes of all its blocks together; 0 while the entry is written.
     length: AtomicUsize,
-    /// Bytes of one.
+    /// Bytes of one, and the account in the lowest [`ACCOUNT_BITS`].
     block: AtomicUsize,
 }
 
 const KEPT: usize = 64;
-const ACCOUNT_BITS: usize = 7;
-// A page begins on a multiple of 8. A ninth account needs another place than these bits.
-const _: () = assert!(ACCOUNTS <= ACCOUNT_BITS + 1);
+const ACCOUNT_BITS: u32 = ACCOUNTS.next_power_of_two().trailing_zeros();
 
 pyhost_os::state! {
     /// The marks of freed blocks.
@@ -78,11 +76,11 @@ pyhost_os::state! {
 
 impl Emptied {
     fn start(&self) -> usize {
-        !(self.start.load(Relaxed) | ACCOUNT_BITS)
+        !self.start.load(Relaxed)
     }
 
     fn account(&self) -> Account {
-        let index = self.start.load(Relaxed) & ACCOUNT_BITS;
+        let index = self.block.load(Relaxed) % (1 << ACCOUNT_BITS);
         Account::ALL.get(index).copied().unwrap_or(Account::Native)
     }
 
@@ -97,10 +95,9 @@ pub fn remember_emptied(page: &Page) {
     let (start, length) = (page.page_start.addr(), page.bytes());
     let account = page.account() as usize;
     place.length.store(0, Relaxed);
-    place.block.store(page.block_size, Relaxed);
-    place
-        .start
-        .store(!(start | ACCOUNT_BITS) | account, Relaxed);
+    let block = page.block_size << ACCOUNT_BITS | account;
+    place.block.store(block, Relaxed);
+    place.start.store(!start, Relaxed);
     place.length.store(length, Relaxed);
     STATE.lowest.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
     STATE
@@ -122,9 +119,11 @@ pub fn refuse_if_ours(pointer: *mut u8) {
     let newest = STATE.next.load(Relaxed);
     let mut newest_first = (1..=KEPT).map(|back| &STATE.emptied[newest.wrapping_sub(back) % KEPT]);
     match newest_first.find(|page| page.holds(address)) {
-        Some(page) if is_in_arena || !is_mapped(address) => {
-            refuse_twice(pointer, page.block.load(Relaxed), page.account())
-        }
+        Some(page) if is_in_arena || !is_mapped(address) => refuse_twice(
+            pointer,
+            page.block.load(Relaxed) >> ACCOUNT_BITS,
+            page.account(),
+        ),
         None if is_in_arena => refuse(format_args!(
             "free(): invalid pointer {pointer:p}: no block is there; it may have been freed before"
         )),

@@ -148,13 +148,7 @@ impl Page {
     #[inline]
     pub(crate) fn account(&self) -> Account {
         if !self.heap.is_null() {
-            for account in [
-                Account::Obj,
-                Account::Mem,
-                Account::Raw,
-                Account::Numpy,
-                Account::Arena,
-            ] {
+            for account in Account::WITH_HEAP {
                 if HEAPS.own[account as usize].load(Relaxed) == self.heap {
                     return account;
                 }

@@ -14,15 +14,6 @@ use pyhost_os::mapping::Mapped;
 use pyhost_os::zeros_are_valid;
 use std::ops::{Deref, DerefMut};
 
-/// Accounts with a heap of their own whose blocks are the account's.
-pub const ACCOUNTS_WITH_CLASSES: [Account; 5] = [
-    Account::Raw,
-    Account::Mem,
-    Account::Obj,
-    Account::Numpy,
-    Account::Native,
-];
-
 /// Classes of an account at most: mimalloc has 73 sizes of blocks that share a page, and those that
 /// have one to themselves are put together by [`class_of_single`], 4 classes a doubling.
 const MOST: usize = 73 + 4 * 40;

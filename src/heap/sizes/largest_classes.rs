@@ -31,13 +31,7 @@ const SIZES: usize = 96;
 /// The classes whose live blocks take the most bytes, over all accounts, largest first.
 pub fn largest<const N: usize>() -> [Option<Class>; N] {
     let mut largest = [None; N];
-    for account in [
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Numpy,
-        Account::Native,
-    ] {
+    for account in Account::WITH_BLOCKS {
         if account == Account::Native && !counts_native() {
             continue;
         }

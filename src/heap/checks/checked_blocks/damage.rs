@@ -1,7 +1,7 @@
 //! A look at all checked blocks, and at the guarded ones: the pads of those that live, and the fills of those in the quarantine.
 
+use super::is_on;
 use super::record::{Record, State, Written};
-use super::{ACCOUNTS, is_on};
 use crate::alone;
 use crate::call_site::CallSite;
 use crate::checks::guards;
@@ -64,7 +64,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
         guards::each_overwritten(with_hooks && hooks_are_on(), |block, outside| {
             visit(&Damage::Guarded(outside, block));
         });
-        for account in ACCOUNTS {
+        for account in Account::WITH_BLOCKS {
             for heap in heaps::checked(account) {
                 let mut look = |block: LiveBlock<'_>| {
                     let Some(record) = Record::of(&block) else {

@@ -42,21 +42,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;
 
-/// The accounts whose blocks can be checked. pymalloc's arenas have no bugs of their own.
-const ACCOUNTS: [Account; 5] = [
-    Account::Raw,
-    Account::Mem,
-    Account::Obj,
-    Account::Numpy,
-    Account::Native,
-];
-
 /// Whether blocks are checked.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Makes the heaps. Once, while the process has one thread, after [`crate::start`]; false if mimalloc gives no heap.
 pub fn start() -> bool {
-    for account in ACCOUNTS {
+    for account in Account::WITH_BLOCKS {
         let heap = ffi::mi_heap_new();
         if heap.is_null() {
             return false;

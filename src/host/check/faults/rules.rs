@@ -20,7 +20,7 @@ const EVERY: u8 = 2;
 const CHANCE: u8 = 3;
 
 struct Rule {
-    accounts: AtomicU8,
+    accounts: AtomicU32,
     choice: AtomicU8,
     least_size: AtomicU64,
     /// N of Nth and every; of a chance the draws below which it fails.
@@ -166,7 +166,7 @@ fn draw(seed: u64, count: u64) -> u64 {
 impl Rule {
     const fn new() -> Self {
         Rule {
-            accounts: AtomicU8::new(0),
+            accounts: AtomicU32::new(0),
             choice: AtomicU8::new(0),
             least_size: AtomicU64::new(0),
             number: AtomicU64::new(0),

@@ -20,7 +20,7 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     /// A bit for each account whose requests it counts.
-    pub(super) accounts: u8,
+    pub(super) accounts: u32,
     /// Requests of this size and below are not counted.
     above: Option<u64>,
     pub(super) choice: Choice,
@@ -29,7 +29,7 @@ pub struct Spec {
 }
 
 /// The accounts that a rule may name, which those of a report are.
-const EVERY_ACCOUNT: u8 = (1 << REPORTED.len()) - 1;
+const EVERY_ACCOUNT: u32 = (1 << REPORTED.len()) - 1;
 
 const ITEMS: Expected = Expected(
     "[ACCOUNT[+ACCOUNT]=] and some of N, every=N, p=P, seed=N, above=SIZE, when=open, \
@@ -55,7 +55,7 @@ fn number(text: &str) -> Result<u64, Expected> {
 }
 
 /// The accounts of `a+b`; None if one is unknown.
-fn accounts(text: &str) -> Option<u8> {
+fn accounts(text: &str) -> Option<u32> {
     text.split('+').try_fold(0, |bits, name| {
         let account = REPORTED.iter().find(|account| account.name() == name)?;
         Some(bits | 1 << *account as usize)

@@ -250,16 +250,15 @@ fn scope() -> Scope {
 }
 
 fn accounts() -> &'static [Account] {
-    const ALL: &[Account] = &[
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Numpy,
-        Account::Native,
-    ];
     match scope() {
-        Scope::Native => ALL,
-        _ => ALL.split_at(ALL.len() - 1).0,
+        Scope::Native => &Account::WITH_BLOCKS,
+        _ => {
+            const {
+                Account::WITH_BLOCKS
+                    .split_at(Account::WITH_BLOCKS.len() - 1)
+                    .0
+            }
+        }
     }
 }
 

@@ -41,7 +41,7 @@ use super::refusal::{self, How, Refusal};
 use super::shortages::{self, Shortage};
 use crate::cpython::frames::CodePlace;
 use crate::heap::{Request, attend_to_caps, bounded_heap};
-use crate::ledger::{Account, LEDGER, Reach, Scope, Slot};
+use crate::ledger::{Account, Asker, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -160,29 +160,27 @@ fn slice(reserve: u64) -> i64 {
 /// How far into the reserve an account's small requests may go before the script had an error. Those outside of `mem`, `obj`
 /// and `arena` stop at three quarters, tiny ones of `raw` and `native` apart: Python needs the rest to handle a refusal.
 fn reach(account: Account, bytes: usize) -> Reach {
-    match account {
-        Account::Mem | Account::Obj | Account::Arena => Reach::Cap,
+    match account.asker() {
+        Asker::Interpreter | Asker::Pymalloc => Reach::Cap,
         // Locks and extension modules, of which CPython makes a RuntimeError and an ImportError.
-        Account::Raw | Account::Native if bytes as u64 <= TINY => Reach::Cap,
-        Account::Raw | Account::Numpy | Account::Native | Account::Mapped | Account::Pooled => {
-            Reach::High
-        }
+        Asker::Libraries if bytes as u64 <= TINY => Reach::Cap,
+        Asker::Libraries | Asker::Arrays | Asker::Maps => Reach::High,
     }
 }
 
 /// Whether nothing can go on if a small request of `account` gets null: Python has no memory to
 /// handle that with, or a call of the system's library fails in whatever code is next.
 fn ends(account: Account, bytes: usize) -> bool {
-    match account {
-        Account::Mem | Account::Obj => true,
-        Account::Raw | Account::Native => bytes as u64 > TINY,
-        Account::Arena | Account::Numpy | Account::Mapped | Account::Pooled => false,
+    match account.asker() {
+        Asker::Interpreter => true,
+        Asker::Libraries => bytes as u64 > TINY,
+        Asker::Pymalloc | Asker::Arrays | Asker::Maps => false,
     }
 }
 
 /// Whether CPython or NumPy makes an error of a small request of `account` that gets null.
 fn surfaces(account: Account) -> bool {
-    !matches!(account, Account::Raw | Account::Native | Account::Mapped)
+    !matches!(account.asker(), Asker::Libraries | Asker::Maps)
 }
 
 /// Whether a request for so many bytes is refused at once, once it does not fit below the

@@ -1,11 +1,12 @@
 //! Size classes in a report. Does not allocate.
 
 use super::Sink;
-use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Classes, Histogram};
+use crate::heap::histogram::{Classes, Histogram};
+use crate::ledger::Account;
 
 /// Says each account's list, without the braces around them.
 pub fn describe(histogram: &Histogram, sink: &mut impl Sink) {
-    for account in ACCOUNTS_WITH_CLASSES {
+    for account in Account::WITH_BLOCKS {
         sink.begin_list(account.name());
         describe_classes(histogram.of(account), sink);
         sink.end();

@@ -35,14 +35,6 @@ const MAX_ALIGNMENT: i64 = 1 << 20;
 /// The alignment of every account's allocator.
 const NATURAL_ALIGNMENT: usize = 16;
 
-const ACCOUNTS: [Account; 5] = [
-    Account::Raw,
-    Account::Mem,
-    Account::Obj,
-    Account::Numpy,
-    Account::Native,
-];
-
 /// A block of an account's allocator.
 struct Block {
     account: Account,
@@ -98,7 +90,7 @@ struct Buffer {
 }
 
 fn account_named<'a>(name: &Object<'a>) -> Result<Account, Raised<'a>> {
-    let named = arguments::account(name).filter(|account| ACCOUNTS.contains(account));
+    let named = arguments::account(name).filter(|it| Account::WITH_BLOCKS.contains(it));
     named.ok_or_else(|| {
         let text = format!(
             "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{}'",

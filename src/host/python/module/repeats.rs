@@ -3,7 +3,7 @@
 
 use crate::cpython::functions::{Method, Module, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
-use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
+use crate::heap::histogram::{Histogram, Taken};
 use crate::heap::sampling;
 use crate::ledger::{Account, LEDGER, REPORTED};
 use crate::observe::lines;
@@ -176,7 +176,7 @@ fn figures(module: This<'_, Module>) -> Returned<'_> {
     let (mut words, mut grown) = (MmapVec::new(), MmapVec::<Grown>::new());
     let is_whole = current().as_ref().is_none_or(|repeats| {
         let of = |account| repeats.grown(account).map(move |class| (account, class));
-        let mut all = ACCOUNTS_WITH_CLASSES.into_iter().flat_map(of);
+        let mut all = Account::WITH_BLOCKS.into_iter().flat_map(of);
         words.extend(&repeats.figures[..repeats.taken * WORDS]) && all.all(|it| grown.push(it))
     });
     if !is_whole {

@@ -4,7 +4,7 @@ use super::arguments;
 use super::dictionary::Dictionary;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
 use crate::cpython::objects::{Gil, Kind, Raised, Returned};
-use crate::heap::histogram::{ACCOUNTS_WITH_CLASSES, Histogram, Taken};
+use crate::heap::histogram::{Histogram, Taken};
 use crate::ledger::Account;
 use crate::observe::balance;
 use crate::observe::report::{self, Sink};
@@ -43,7 +43,7 @@ fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Accoun
     let Some(name) = name.filter(|name| !name.is_none()) else {
         return Ok(None);
     };
-    let named = arguments::account(name).filter(|it| ACCOUNTS_WITH_CLASSES.contains(it));
+    let named = arguments::account(name).filter(|it| Account::WITH_BLOCKS.contains(it));
     let account = named.ok_or_else(|| {
         let text = format!(
             "{function}: account must be None or one of 'raw', 'mem', 'obj', 'numpy', 'native'"
@@ -78,7 +78,7 @@ fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<
     match account {
         Some(account) => gil.float(histogram.of(account).fragmentation()),
         None => Dictionary::build(gil, |dictionary| {
-            for account in ACCOUNTS_WITH_CLASSES {
+            for account in Account::WITH_BLOCKS {
                 let figure = histogram.of(account).fragmentation();
                 dictionary.fraction(account.name(), figure);
             }
