@@ -14,6 +14,9 @@ pub const FAULTS: [c_int; 6] = [
     libc::SIGSYS,
 ];
 
+/// Signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
+pub const STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
 /// A set of signals.
 #[derive(Clone, Copy)]
 pub struct SignalSet(pub(crate) libc::sigset_t);

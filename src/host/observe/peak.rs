@@ -112,18 +112,10 @@ fn begin() {
     STATE.sample.clear();
     STATE.sheet.clear();
     STATE.posted.store(false, Relaxed);
-    let bound = LEDGER.bound(Scope::Total);
-    STATE
-        .sheet_resident
-        .store(resident().now.unwrap_or(0), Relaxed);
+    let (bound, size) = (LEDGER.bound(Scope::Total), resident().now.unwrap_or(0));
+    STATE.sheet_resident.store(size, Relaxed);
     STATE.sheet_bound.store(bound, Relaxed);
-    PEAK_THRESHOLDS
-        .next_sample
-        .store(bound + LEAST_GROWTH, Relaxed);
-    PEAK_THRESHOLDS
-        .next_sheet
-        .store(bound + LEAST_SHEET_GROWTH, Relaxed);
-    PEAK_THRESHOLDS.high.store(bound, Relaxed);
+    set_thresholds(bound, bound + LEAST_GROWTH, bound + LEAST_SHEET_GROWTH);
 }
 
 /// Whether anybody looks, or did so.
@@ -156,13 +148,13 @@ pub fn restart() {
 
 /// Looks no more: the script has ended.
 pub fn stop() {
-    for threshold in [
-        &PEAK_THRESHOLDS.high,
-        &PEAK_THRESHOLDS.next_sample,
-        &PEAK_THRESHOLDS.next_sheet,
-    ] {
-        threshold.store(peak_watch::NEVER, Relaxed);
-    }
+    set_thresholds(peak_watch::NEVER, peak_watch::NEVER, peak_watch::NEVER);
+}
+
+fn set_thresholds(high: i64, next_sample: i64, next_sheet: i64) {
+    PEAK_THRESHOLDS.high.store(high, Relaxed);
+    PEAK_THRESHOLDS.next_sample.store(next_sample, Relaxed);
+    PEAK_THRESHOLDS.next_sheet.store(next_sheet, Relaxed);
 }
 
 /// Looks, if that is due, before a big block is freed. Outside the heap's gate.
@@ -225,10 +217,8 @@ fn take_sample() {
 /// have grown by one in `early` since the last.
 fn sheet(bound: i64, early: i64) {
     let (time, begun) = (time(), monotonic());
-    let (last, size) = (
-        STATE.sheet_resident.load(Relaxed),
-        resident().now.unwrap_or(0),
-    );
+    let last = STATE.sheet_resident.load(Relaxed);
+    let size = resident().now.unwrap_or(0);
     if size < last + (last / SHEET_GROWTH as u64).max(LEAST_SHEET_GROWTH as u64) {
         STATE.sheet_again.store(begun + SHEET_REST, Relaxed);
         return;

@@ -28,7 +28,7 @@ use crate::observe::report::Ending;
 use crate::process;
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
-use pyhost_os::signals::{FAULTS, handler_stack, set_handler_stack, signal_name};
+use pyhost_os::signals::{FAULTS, STOPS, handler_stack, set_handler_stack, signal_name};
 use std::ffi::c_int;
 use std::fmt;
 
@@ -45,18 +45,6 @@ const NOT_CAUGHT: [c_int; 9] = [
     libc::SIGWINCH,
 ];
 
-/// The signals that faulthandler takes.
-const OF_FAULTHANDLER: [c_int; 5] = [
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGABRT,
-    libc::SIGSEGV,
-];
-
-/// The signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
-const OF_STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
-
 /// The signals of an access to memory that cannot be.
 pub const BY_ADDRESS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -70,6 +58,11 @@ pub fn fatal() -> impl Iterator<Item = c_int> {
 /// Whether a signal is of what a thread does itself: it cannot go on.
 fn is_of_thread(signal: c_int) -> bool {
     signal == libc::SIGABRT || FAULTS.contains(&signal)
+}
+
+/// Whether faulthandler takes a signal.
+fn is_faulthandlers(signal: c_int) -> bool {
+    is_of_thread(signal) && ![libc::SIGTRAP, libc::SIGSYS].contains(&signal)
 }
 
 /// The host's handler.
@@ -90,7 +83,7 @@ pub unsafe extern "C" fn handle(
     }
     let is_ignored = process::id() == FIRST && info.is_some_and(dispositions::was_sent);
     let is_request = signal == libc::SIGUSR2 && dispositions::is_default(signal);
-    if OF_STOPS.contains(&signal) {
+    if STOPS.contains(&signal) {
         live::note_stop(info.is_some_and(is_own));
     }
     if !is_ignored && !is_of_thread(signal) && sampling::defers(signal) {
@@ -315,13 +308,12 @@ pub fn watch(signals: impl Iterator<Item = c_int>) {
     dispositions::watch(signals, handle, |signal, found| {
         // A handler that `sitecustomize` set by `signal.signal` is the script's own.
         found.handler() != libc::SIG_IGN
-            && OF_FAULTHANDLER.contains(&signal)
+            && is_faulthandlers(signal)
             && Some(found.handler()) != python
     });
 }
 
-/// The one C function that Python has as the handler of every signal with a Python function, told
-/// by SIGINT; None if SIGINT has none.
+/// The one C function that Python has as the handler of every signal with a Python function: SIGINT's, or None if SIGINT has none.
 fn pythons_handler() -> Option<usize> {
     let handler = dispositions::current(libc::SIGINT)?.handler();
     (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)

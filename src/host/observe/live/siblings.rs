@@ -12,6 +12,7 @@ use crate::path_template::PathBuffer;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::calls;
 use pyhost_os::file::{Fd, each_name};
+use pyhost_os::signals::STOPS;
 use pyhost_record::{Killed, archive, was_killed};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -73,13 +74,8 @@ fn archive_one(folder: &Fd, name: &[u8], reported: &mut usize) -> bool {
         return false;
     }
     // That of a pool or a server that stops its workers is no news.
-    let is_asked = matches!(
-        header.state(),
-        (
-            ProcessState::Signalled,
-            libc::SIGTERM | libc::SIGINT | libc::SIGHUP
-        )
-    );
+    let (state, signal) = header.state();
+    let is_asked = state == ProcessState::Signalled && STOPS.contains(&signal);
     *reported += usize::from(!is_asked);
     if is_asked || *reported > MOST_NAMED {
         return true;

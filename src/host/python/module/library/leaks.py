@@ -31,13 +31,9 @@ class Leaks:
     __slots__ = ("name", "repeat", "accounts", "sizes", "types", "lines", "lines_are_sampled")
 
     def __init__(self, name, repeat, accounts, sizes=(), types=(), lines=None, lines_are_sampled=False):
-        self.name = name
-        self.repeat = repeat
-        self.accounts = accounts
-        self.sizes = list(sizes)
-        self.types = list(types)
-        self.lines = lines
-        self.lines_are_sampled = lines_are_sampled
+        values = name, repeat, accounts, list(sizes), list(types), lines, lines_are_sampled
+        for slot, value in zip(self.__slots__, values):
+            setattr(self, slot, value)
 
     @property
     def bytes_per_call(self):
