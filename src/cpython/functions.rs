@@ -26,6 +26,14 @@ fn the<F: Copy>() -> F {
     unsafe { NonNull::dangling().read() }
 }
 
+/// A method without arguments, or what an attribute's value is made by.
+pub trait Plain<T>: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy {}
+impl<T, F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy> Plain<T> for F {}
+
+/// A method with arguments by place and by name.
+pub trait Named<T>: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy {}
+impl<T, F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy> Named<T> for F {}
+
 /// For C.
 fn pointer(returned: Returned<'_>) -> *mut PyObject {
     returned.map_or(null_mut(), Owned::into_pointer)
@@ -226,10 +234,7 @@ impl<T> Method<T> {
     }
 
     /// Without arguments.
-    pub const fn plain<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-    {
+    pub const fn plain<F: Plain<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunction: plain::<T, F, PyObject>,
         };
@@ -248,10 +253,7 @@ impl<T> Method<T> {
     }
 
     /// With arguments by place and by name.
-    pub const fn named<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
-    {
+    pub const fn named<F: Named<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunctionWithKeywords: named::<T, F>,
         };
@@ -259,10 +261,7 @@ impl<T> Method<T> {
     }
 
     /// With arguments that are not read, and for which CPython makes no tuple.
-    pub const fn any<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-    {
+    pub const fn any<F: Plain<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunctionFast: any::<T, F>,
         };
@@ -271,10 +270,7 @@ impl<T> Method<T> {
 }
 
 /// Also an attribute's getter, whose second argument is of no use either.
-unsafe extern "C" fn plain<T, F, P>(this: *mut PyObject, _: *mut P) -> *mut PyObject
-where
-    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-{
+unsafe extern "C" fn plain<T, F: Plain<T>, P>(this: *mut PyObject, _: *mut P) -> *mut PyObject {
     // SAFETY: called by CPython.
     let this = unsafe { This::of(this) };
     alone(this, || pointer(the::<F>()(this)))
@@ -289,27 +285,21 @@ where
     alone(this, || pointer(the::<F>()(this, argument.object())))
 }
 
-unsafe extern "C" fn named<T, F>(
+unsafe extern "C" fn named<T, F: Named<T>>(
     this: *mut PyObject,
     places: *mut PyObject,
     names: *mut PyObject,
-) -> *mut PyObject
-where
-    F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
-{
+) -> *mut PyObject {
     // SAFETY: called by CPython, whose arguments live during the call.
     let (this, arguments) = unsafe { (This::of(this), Arguments::new(places, names)) };
     alone(this, || pointer(the::<F>()(this, arguments)))
 }
 
-unsafe extern "C" fn any<T, F>(
+unsafe extern "C" fn any<T, F: Plain<T>>(
     this: *mut PyObject,
     _: *mut *mut PyObject,
     _: ffi::Py_ssize_t,
-) -> *mut PyObject
-where
-    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-{
+) -> *mut PyObject {
     // SAFETY: called by CPython.
     unsafe { plain::<T, F, PyObject>(this, null_mut()) }
 }
@@ -323,10 +313,7 @@ pub struct Attribute<T>(
 
 impl<T> Attribute<T> {
     /// An attribute whose value `F` makes.
-    pub const fn new<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-    {
+    pub const fn new<F: Plain<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let definition = PyGetSetDef {
             name: name.as_ptr(),
             get: Some(plain::<T, F, c_void>),
@@ -406,18 +393,12 @@ impl<T> Slot<T> {
     }
 
     /// `repr()`.
-    pub fn repr<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-    {
+    pub fn repr<F: Plain<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_repr, show::<T, F> as *mut c_void)
     }
 
     /// `str()`.
-    pub fn str<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-    {
+    pub fn str<F: Plain<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_str, show::<T, F> as *mut c_void)
     }
 
@@ -430,10 +411,7 @@ impl<T> Slot<T> {
     }
 
     /// A call of an instance.
-    pub fn call<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
-    {
+    pub fn call<F: Named<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_call, named::<T, F> as *mut c_void)
     }
 
@@ -463,10 +441,7 @@ where
     pointer(the::<F>()(class, arguments))
 }
 
-unsafe extern "C" fn show<T, F>(this: *mut PyObject) -> *mut PyObject
-where
-    F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy,
-{
+unsafe extern "C" fn show<T, F: Plain<T>>(this: *mut PyObject) -> *mut PyObject {
     // SAFETY: called by CPython.
     unsafe { plain::<T, F, PyObject>(this, null_mut()) }
 }
