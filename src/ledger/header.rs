@@ -464,6 +464,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many bytes, and nothing unsafe")]
     fn arguments_come_back_as_far_as_there_is_room() {
         let header = Header::ZEROS;
         header.set_argv([&b"pyhost"[..], b"", b"a b"].into_iter());

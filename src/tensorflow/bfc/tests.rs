@@ -348,7 +348,7 @@ fn every_chunk_is_where_a_naive_best_fit_puts_it_and_blocks_keep_their_contents(
     for (seed, bits, steps) in [(1, 12, 20_000), (2, 20, 20_000), (3, 23, 5_000)] {
         // Miri walks the map of a large region for minutes.
         let (bits, maximum) = match cfg!(miri) {
-            true => (bits.min(16), 2 * MIB),
+            true => (bits.min(12), 2 * MIB),
             false => (bits, 24 * MIB),
         };
         let initial = 64 * KIB;
