@@ -14,7 +14,7 @@
 //!   has safe points.
 //! - *Missed*: at the safe point another handler would have caught the error, or no handler. The error is
 //!   posted again; after a few times a request is refused.
-//! - *Told*: it has got its error. The reserve serves its handling.
+//! - *Notified*: it has got its error. The reserve serves its handling.
 //!
 //! A thread without safe points is notified by a refused request. So is the main thread if half
 //! of the rest of the reserve is used without a safe point (a loop in C). CPython raises `MemoryError`
@@ -36,7 +36,7 @@
 
 use super::external;
 use super::limits;
-use super::python::{Python, Role, Told, python};
+use super::python::{Notice, Python, Role, python};
 use super::refusal::{self, How, Refusal};
 use super::shortages::{self, Shortage};
 use crate::cpython::frames::CodePlace;
@@ -51,7 +51,7 @@ enum Stage {
     New,
     Posted,
     Missed,
-    Told,
+    Notified,
 }
 
 /// A thread's part in a shortage. Plain cells without a destructor, as the heap's own.
@@ -72,7 +72,7 @@ struct ThreadPart {
     /// `MemoryError`s of this thread that passed Python code and are gone: in all, at its last notification, and at its
     /// last refusal.
     errors: Cell<u64>,
-    errors_when_told: Cell<u64>,
+    errors_when_notified: Cell<u64>,
     errors_at_refusal: Cell<u64>,
     /// Whether the thread was ever notified.
     given: Cell<bool>,
@@ -94,7 +94,7 @@ impl ThreadPart {
     /// Whether the error that the thread was given last is still on its way, or being handled: beyond
     /// the end of its shortage, too.
     fn has_error(&self) -> bool {
-        self.given.get() && self.errors.get() == self.errors_when_told.get()
+        self.given.get() && self.errors.get() == self.errors_when_notified.get()
     }
 }
 
@@ -110,7 +110,7 @@ thread_local! {
             vain: Cell::new(0),
             blocks: Cell::new(0),
             errors: Cell::new(0),
-            errors_when_told: Cell::new(0),
+            errors_when_notified: Cell::new(0),
             errors_at_refusal: Cell::new(0),
             given: Cell::new(false),
             asked: Cell::new((Account::Raw, 0)),
@@ -415,8 +415,8 @@ impl Case<'_> {
         let taken = self.slot.live() - part.base.get();
         match part.state.get() {
             Stage::New if self.is_starting() => false,
-            Stage::New | Stage::Told if !self.is_due(part, python) => false,
-            Stage::New | Stage::Told => match self.place(python) {
+            Stage::New | Stage::Notified if !self.is_due(part, python) => false,
+            Stage::New | Stage::Notified => match self.place(python) {
                 CodePlace::Serving => false,
                 CodePlace::Nowhere if part.state.get() == Stage::New => false,
                 place if self.can_wait(place) => false,
@@ -535,7 +535,7 @@ impl Case<'_> {
             // pymalloc continues without another arena: no thread is notified by this.
             return false;
         }
-        self.set_told(part);
+        self.set_notified(part);
         if self.account == Account::Obj && self.asked <= NUMBER && !part.number.get().is_repeated {
             part.number.set(Number {
                 asked: self.asked,
@@ -555,13 +555,13 @@ impl Case<'_> {
 
     /// Records that the thread has its error. A further refusal of a large request changes nothing unless the last one
     /// caused an error: CPython may have ignored it.
-    fn set_told(&self, part: &ThreadPart) {
+    fn set_notified(&self, part: &ThreadPart) {
         let is_large = is_large(self.bytes, self.reserve, false);
-        if part.state.replace(Stage::Told) == Stage::Told && part.has_error() && is_large {
+        if part.state.replace(Stage::Notified) == Stage::Notified && part.has_error() && is_large {
             return;
         }
         part.given.set(true);
-        part.errors_when_told.set(part.errors.get());
+        part.errors_when_notified.set(part.errors.get());
         part.base.set(self.slot.live());
         if !is_large {
             self.shortage()
@@ -602,36 +602,36 @@ impl Case<'_> {
 
 /// Takes the error that was posted for the calling thread, at a safe point. The caller holds the GIL
 /// and raises it.
-pub fn told(slot: &Slot) -> Told {
+pub fn notice(slot: &Slot) -> Notice {
     let Some(python) = python() else {
-        return Told::No;
+        return Notice::No;
     };
-    if let Some(told) = external::told(python) {
-        return told;
+    if let Some(notice) = external::notice(python) {
+        return notice;
     }
     PART.with(|part| {
         let shortage = part.shortage.get();
         let (Some(scope), Stage::Posted) = (shortages::scope_of(shortage), part.state.get()) else {
-            return Told::No;
+            return Notice::No;
         };
         // The bytes of the reserve have been freed meanwhile.
         let hold = LEDGER.hold(scope).unwrap_or(0) as i64;
         if LEDGER.bound(scope) <= hold {
             part.state.set(Stage::New);
             part.base.set(slot.live());
-            return Told::No;
+            return Notice::No;
         }
         let (account, bytes) = part.asked.get();
         let case = Case::new(slot, scope, account, bytes, bytes);
         if !case.place(python).stands_for(part.place.get()) {
             part.state.set(Stage::Missed);
-            return Told::Elsewhere;
+            return Notice::Elsewhere;
         }
         LEDGER.count_refusal(account);
-        case.set_told(part);
+        case.set_notified(part);
         case.shortage().note_raised();
         case.record(How::Raised, python);
-        Told::Now
+        Notice::Now
     })
 }
 

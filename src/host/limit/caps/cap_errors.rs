@@ -4,7 +4,7 @@
 //! The functions that the caps call run inside the allocator. `Py_AddPendingCall` takes a lock that CPython
 //! holds for a few stores only, and may be called without the GIL.
 
-use super::{self as caps, Refusal, Role, Told};
+use super::{self as caps, Notice, Refusal, Role};
 use crate::cpython::functions::{
     add_pending_call, sizes_of_function_and_traceback, watch_memory_errors,
 };
@@ -78,7 +78,7 @@ pub fn prepare_errors(gil: Gil<'_>) {
 
 /// Raises the error that was posted for the main thread, if this is the place for it.
 fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
-    let (Told::Now, Some(refusal)) = (caps::told(heap::slot()), caps::last()) else {
+    let (Notice::Now, Some(refusal)) = (caps::notice(heap::slot()), caps::last()) else {
         return Ok(());
     };
     let mut text = [0u8; 640];

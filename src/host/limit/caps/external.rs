@@ -8,7 +8,7 @@
 //!
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
-use super::python::{Python, Told, python};
+use super::python::{Notice, Python, python};
 use super::refusal::How;
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
@@ -211,7 +211,7 @@ pub(super) fn has_error(python: &Python) {
 
 /// Takes the error that was posted for the main thread, at a safe point. Returns `None` if none was
 /// posted. The caller holds the GIL and raises it.
-pub(super) fn told(python: &Python) -> Option<Told> {
+pub(super) fn notice(python: &Python) -> Option<Notice> {
     if !ERROR.is(POSTED) || !(python.is_main)() {
         return None;
     }
@@ -225,7 +225,7 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     let can_wait = watch::left() > least;
     if !is_place && can_wait {
         ERROR.state.store(MISSED, Relaxed);
-        return Some(Told::Elsewhere);
+        return Some(Notice::Elsewhere);
     }
     read(true);
     if !ERROR.is(POSTED) {
@@ -239,5 +239,5 @@ pub(super) fn told(python: &Python) -> Option<Told> {
     }
     let asked = ERROR.asked.load(Relaxed);
     record(number, asked, limit, charged, How::Raised, python);
-    Some(Told::Now)
+    Some(Notice::Now)
 }

@@ -25,10 +25,10 @@ mod start;
 mod watch;
 mod zone;
 
-pub use admission::{error_ended, may_start_thread, told};
+pub use admission::{error_ended, may_start_thread, notice};
 pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
-pub use python::{Python, Role, Told, connect};
+pub use python::{Notice, Python, Role, connect};
 pub use refusal::{How, Refusal, last};
 pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
 pub use start::start;

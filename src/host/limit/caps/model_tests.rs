@@ -4,7 +4,7 @@
 //! process of their own, in new threads, of which one runs at a time. Windows are closed before each request, so
 //! that the oracle knows to the byte what fits. `--cap auto` is not part of it: it reads the kernel's files.
 
-use super::python::{Python, Role, Told, connect};
+use super::python::{Notice, Python, Role, connect};
 use super::refusal::{How, last};
 use super::{DECISIONS, admission, limits, pressure, shortages};
 use crate::cpython::frames::CodePlace;
@@ -585,11 +585,11 @@ impl Model<'_> {
         let posted = self.thread().posted;
         let scope = posted.and_then(|posted| shortages::scope_of(posted.0));
         let is_over = scope.is_none_or(|scope| LEDGER.bound(scope) <= heights(scope).0);
-        let told = admission::told(self.thread().slot);
-        let is_now = matches!(told, Told::Now);
+        let notice = admission::notice(self.thread().slot);
+        let is_now = matches!(notice, Notice::Now);
         let Some((number, meant, true)) = posted.filter(|_| !is_over) else {
             prop_assert!(!is_now, "an error that nobody waits for");
-            self.thread().posted = posted.filter(|_| matches!(told, Told::Elsewhere));
+            self.thread().posted = posted.filter(|_| matches!(notice, Notice::Elsewhere));
             return Ok(true);
         };
         let is_same = place == meant || place == CodePlace::Fragile && is_import(meant);

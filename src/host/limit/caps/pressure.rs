@@ -18,7 +18,7 @@ pyhost_os::state! {
         /// Scopes that are past their soft cap.
         past: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT],
         /// Scopes of which Python was not notified yet.
-        untold: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT],
+        unreported: [AtomicBool; Scope::COUNT] = [const { AtomicBool::new(false) }; Scope::COUNT],
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn look(scope: Scope) -> bool {
     } else if let Some(python) = python()
         && !past.swap(true, AcqRel)
     {
-        STATE.untold[scope.index()].store(true, Relaxed);
+        STATE.unreported[scope.index()].store(true, Relaxed);
         if !(python.post_pressure)() {
             past.store(false, Relaxed);
         }
@@ -63,5 +63,5 @@ pub(super) fn look(scope: Scope) -> bool {
 
 /// The next scope that is past its soft cap and of which Python was not notified.
 pub fn pressed() -> Option<Scope> {
-    Scope::all().find(|scope| STATE.untold[scope.index()].swap(false, AcqRel))
+    Scope::all().find(|scope| STATE.unreported[scope.index()].swap(false, AcqRel))
 }

@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 /// Whether the calling thread is to have its error now.
-pub enum Told {
+pub enum Notice {
     /// No: what it asked for has been freed, or it has its error already.
     No,
     /// Not here: another handler would catch it.

@@ -31,7 +31,6 @@ use followed::Followed;
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use table::{Sums, Table};
 
 /// Whether what libraries map is booked.
@@ -46,12 +45,7 @@ fn concerns(size: usize) -> bool {
 
 /// A length in whole memory pages.
 fn whole_pages(size: usize) -> usize {
-    static PAGE: AtomicUsize = AtomicUsize::new(0);
-    let mut page = PAGE.load(Relaxed);
-    if page == 0 {
-        page = page_size() as usize;
-        PAGE.store(page, Relaxed);
-    }
+    let page = page_size() as usize;
     size.checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
 
