@@ -30,7 +30,7 @@ pub fn walk(account: Account) -> Option<WalkedHeap> {
     alone(|closed| {
         for heap in heaps::all_of(account) {
             let mut count = |block: LiveBlock<'_>| {
-                // What waits to be used again is in no account.
+                // Free blocks that a heap keeps are booked to no account.
                 if checked_blocks::asked(&block).is_some() {
                     found.blocks += 1;
                     found.bytes += block.size as u64;

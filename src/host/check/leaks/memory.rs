@@ -52,7 +52,7 @@ pub fn clear_unused_stack() {
 }
 
 pyhost_os::state! {
-    /// What is known of the memory that is searched.
+    /// The memory that the leak check searches for pointers.
     static STATE: SearchedMemory {
         /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
         description: AtomicUsize = AtomicUsize::new(0),

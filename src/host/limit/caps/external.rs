@@ -37,7 +37,7 @@ pyhost_os::state! {
         least_mapped: AtomicI64 = AtomicI64::new(0),
         /// The map that was asked for last.
         asked: AtomicUsize = AtomicUsize::new(0),
-        /// The number of the refused map that it was posted for; 0 if there is none, and the error is itself a refusal.
+        /// The number of the refused map that the error is for; 0 if no map was refused, and the error is the refusal.
         counted: AtomicU64 = AtomicU64::new(0),
         last: Last = Last {
             external: AtomicI64::new(0),

@@ -39,7 +39,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pyhost_os::state! {
     /// The two processes of a timeline.
     static STATE: TimelineProcesses {
-        /// The sampler's process, and the process that it samples; 0 if there is none.
+        /// The process id of the sampler, and of the process that it samples; 0 without a sampler.
         sampler: AtomicI32 = AtomicI32::new(0),
         host: AtomicI32 = AtomicI32::new(0),
     }
