@@ -74,7 +74,7 @@ def of_section(name, rows):
     shown = [row for row in rows if not row["metric"].endswith(LEFT_TO_JSON)]
     if not shown:
         return ["Not measured."]
-    if name in ("peers", "checkers"):
+    if name in ("peers", "checkers", "growth"):
         kept = [row for row in shown if not row["metric"].endswith(programs.AFTER)]
         return ["Ratios to stock; their intervals, and sizes at once after a free, are in the JSON.", table(*ratios_alone(kept))]
     if name == "programs":

@@ -1,8 +1,11 @@
-"""Times blocks that grow, in Python's types and by libc's realloc; each process gives the best of five rounds."""
+"""Times blocks that grow, in Python's types and by libc's realloc, and by how much the resident size rises; each process gives
+the best of five rounds. Beside stock Python and the host: other allocators, preloaded."""
 
 from bench import WORK
 from launch import json_of
 from pairs import Samples
+
+from . import peers
 
 TITLE = "Blocks that grow"
 ROUNDS = 5
@@ -10,10 +13,14 @@ ROUNDS = 5
 
 def measure(bench):
     samples = Samples()
-    bench.alternate(samples, "growth", bench.pick(2, 10), lambda one: read(bench, one))
+    contenders = [*bench.contenders, *peers.preloads(bench)]
+    bench.alternate(samples, "growth", bench.pick(2, 10), read, contenders)
     return samples
 
 
-def read(bench, contender):
+def read(contender):
     found = json_of(contender.command(WORK / "growth.py", ROUNDS), contender.environment())
-    return {name: (milliseconds, "ms") for name, (milliseconds, _) in found.items()}
+    times = {name: (milliseconds, "ms") for name, (milliseconds, _, _) in found.items()}
+    # A ratio of what lies in memory that was there before says nothing.
+    peaks = {f"{name}, peak": (peak, "MiB") for name, (_, _, peak) in found.items() if peak >= 1}
+    return times | peaks

@@ -4,6 +4,7 @@ A preloaded allocator serves malloc alone, and small objects stay pymalloc's; wi
 as the host's does. Both are measured. What is not installed is noted.
 """
 
+import dataclasses
 import re
 import shutil
 
@@ -63,6 +64,16 @@ def without(ending, measured):
     return {name: value for name, value in measured.items() if not name.endswith(ending)}
 
 
+def preloads(bench):
+    """Returns stock Python under each preloaded allocator that is installed."""
+    libraries = installed_libraries()
+    for name, file, package in PRELOADS:
+        if file in libraries:
+            yield Contender(name, bench.stock.executable, variables=(("LD_PRELOAD", libraries[file]),))
+        else:
+            bench.note(f"peer {name} is missing (apt: {package})")
+
+
 def peers(bench):
     """Returns stock Python in every company that is installed."""
     stock = bench.stock.executable
@@ -70,14 +81,9 @@ def peers(bench):
     found = [Contender("PYTHONMALLOC=malloc", stock, variables=(everything,))]
     if bench.version() >= HAS_ONE:
         found.append(Contender(OWN_MIMALLOC, stock, variables=(("PYTHONMALLOC", "mimalloc"),)))
-    libraries = installed_libraries()
-    for name, file, package in PRELOADS:
-        if file not in libraries:
-            bench.note(f"peer {name} is missing (apt: {package})")
-            continue
-        preload = ("LD_PRELOAD", libraries[file])
-        found.append(Contender(name, stock, variables=(preload,)))
-        found.append(Contender(name + ALL_OF_IT, stock, variables=(preload, everything)))
+    for one in preloads(bench):
+        found.append(one)
+        found.append(dataclasses.replace(one, name=one.name + ALL_OF_IT, variables=(*one.variables, everything)))
     packages = bench.packages("memray")
     if packages:
         options = ("-m", "memray", "run", "--quiet", "--force", "--output", str(bench.folder / "memray.bin"))

@@ -1,6 +1,8 @@
 //! Checks that the style sheet's colours contrast as WCAG 2.1 AA asks, in both themes: 4.5 for text,
 //! 3 for what a picture is read by.
 
+use pyhost_ledger::REPORTED;
+
 const STYLE: &str = concat!(include_str!("style.css"), include_str!("lines/style.css"));
 
 /// Relative luminance of `#rrggbb`.
@@ -56,10 +58,9 @@ fn colours_contrast_in_both_themes() {
         check("--good", "--good-back", 4.5);
         check("--bad", "--bad-back", 4.5);
         check("--good", "--surface", 4.5);
-        let tones =
-            ".raw .mem .obj .arena .numpy .native .mapped .other .heap .file .stack .anonymous";
-        for tone in tones.split(' ') {
-            check(tone, "--surface", 3.0);
+        let accounts = REPORTED.iter().map(|account| account.name());
+        for tone in accounts.chain(["other", "heap", "file", "stack", "anonymous"]) {
+            check(&format!(".{tone}"), "--surface", 3.0);
         }
         let tints = ".mine .package .standard .library .outside .found .grew .most-grew .shrank .most-shrank";
         for tint in tints.split(' ') {

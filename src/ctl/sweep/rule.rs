@@ -28,7 +28,7 @@ fn accounts(text: &str) -> Result<String, Expected> {
     match text.split('+').all(is_known) {
         true => Ok(text.to_owned()),
         false => Err(Expected(
-            "expected raw, mem, obj, arena, numpy, native, mapped, or several with + between them",
+            "expected the name of an account, or several with + between them",
         )),
     }
 }

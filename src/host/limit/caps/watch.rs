@@ -33,9 +33,9 @@ const STEP: i64 = 16;
 const SPEED: i64 = 16 << 10;
 /// The least and the most of that time, in microseconds.
 const INTERVAL: (i64, i64) = (500, 100_000);
-/// The least and the most of a region that is its reserve, and that is kept back for pages of small requests and of new threads.
-const REGION_RESERVE: (u64, u64) = (4 << 18, 4 << 20);
-const REGION_MARGIN: (u64, u64) = (512 << 10, 1 << 20);
+/// The least and the most of a region that is its reserve, in which CPython 3.13 imports `ast` for its first traceback, and that is kept back for pages of small requests and of new threads.
+const REGION_RESERVE: (u64, u64) = (2 << 20, 4 << 20);
+const REGION_MARGIN: (u64, u64) = (768 << 10, 1 << 20);
 /// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
 
@@ -129,7 +129,7 @@ pub(super) fn start_region() {
     let part =
         |part: u64, (least, most): (u64, u64)| (left / part).clamp(least, most).min(left / 4);
     limits::set_followed_reserve(part(16, REGION_RESERVE));
-    let _ = STATE.region_margin.set(part(32, REGION_MARGIN));
+    let _ = STATE.region_margin.set(part(24, REGION_MARGIN));
     crate::heap::attend_to_caps(true);
     read_region(true);
 }

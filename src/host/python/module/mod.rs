@@ -41,8 +41,8 @@ pub const NAME: &CStr = c"pyhost";
 const DOC: &CStr = c"Memory figures of this process, kept by the host that runs it.
 
 Accounts: raw, mem and obj are CPython's allocator domains (PEP 445), arena is its arena
-allocator, numpy is array data, native is the process's malloc family. Sizes are bytes that the
-blocks really take.";
+allocator, numpy is array data, native is the process's malloc family, mapped is what libraries
+map themselves, beside the total. Sizes are bytes that the blocks really take.";
 
 const MEMORY_STATS_DOC: &CStr = c"memory_stats()
 --
