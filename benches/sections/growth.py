@@ -21,6 +21,6 @@ def measure(bench):
 def read(contender):
     found = json_of(contender.command(WORK / "growth.py", ROUNDS), contender.environment())
     times = {name: (milliseconds, "ms") for name, (milliseconds, _, _) in found.items()}
-    # What is less may lie in memory that patterns before it have left.
+    # A smaller peak may lie in memory that earlier patterns left.
     peaks = {f"{name}, peak": (peak, "MiB") for name, (_, _, peak) in found.items() if peak >= 16}
     return times | peaks

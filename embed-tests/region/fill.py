@@ -99,7 +99,7 @@ def main(name, threads):
             started.append(thread)
         for thread in started:
             thread.join()
-    # What the others kept is free by now.
+    # The threads have ended and freed their blocks. C's and SQLite's are freed here.
     database.close()
     for block in c_blocks:
         libc.free(block)

@@ -139,6 +139,11 @@ pub fn counts_native() -> bool {
     START.counts_native.load(Relaxed)
 }
 
+/// Whether blocks of `account` are booked at all.
+pub(crate) fn counts(account: Account) -> bool {
+    account != Account::Native || counts_native()
+}
+
 /// mimalloc's version, as `major * 10000 + minor * 100 + patch` (`mi_version` of mimalloc 3).
 pub fn version() -> i32 {
     ffi::mi_version()

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::booking::{admits, book_beneath_caps, counts, failed};
+use super::booking::{admits, book_beneath_caps, failed};
 use super::own_page::{LEAST_BLOCK, NativeBlock, clear, pop, pop_from_queue};
 use super::resize;
 use crate::checks::guards;
@@ -14,7 +14,7 @@ use crate::mimalloc::pages::{give_back_new, live_page};
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::tensorflow::region;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{bounded_heap, sampling};
+use crate::{bounded_heap, counts, sampling};
 use std::ptr::null_mut;
 
 /// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A` if `BOOK`. Null on

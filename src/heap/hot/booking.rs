@@ -10,13 +10,8 @@ use crate::mimalloc::gate;
 use crate::sizes::big_blocks;
 use crate::system_memory::{retention, small_pages};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{GILS, bounded_heap, counts_native, resident, sampling};
+use crate::{GILS, bounded_heap, counts, resident, sampling};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-/// Whether blocks of `account` are booked at all.
-pub(super) fn counts(account: Account) -> bool {
-    account != Account::Native || counts_native()
-}
 
 pyhost_os::state! {
     /// What the slow paths ask before they book.
@@ -184,9 +179,7 @@ pub(crate) fn release_block(account: Account, block: *mut u8, bytes: usize, call
     if bytes >= big_blocks::BIG {
         big_blocks::remove(block.addr());
     }
-    let gil_needed = matches!(account, Account::Mem | Account::Obj);
-    let gil_held = matches!(caller, Account::Mem | Account::Obj);
-    if gil_needed && !gil_held {
+    if account.is_under_gil() && !caller.is_under_gil() {
         LEDGER.release_foreign(account, bytes);
     } else if !state().slot().release_from(account, bytes) {
         LEDGER.release_slow(state().slot(), account, bytes, &GILS);

@@ -59,13 +59,14 @@ pub unsafe fn reallocate<const A: usize, const BOOK: bool>(
                 return Reallocated::Block(pointer);
             }
         }
-        let asked = match size > usable {
-            true => booking::within_reach(Account::ALL[A], size, mremap_grow::room_to_grow(size)),
-            false => size,
-        };
-        let moved = match size > usable && size >= resize::LEAST_ALONE {
-            true => allocate_growing(Account::ALL[A], size, !is_alone),
-            false => allocate::<A, false, BOOK>(asked),
+        let (account, grows) = (Account::ALL[A], size > usable);
+        let moved = if grows && resize::gets_own_page(size) {
+            allocate_growing(account, size, !is_alone)
+        } else {
+            allocate::<A, false, BOOK>(match grows {
+                true => booking::within_reach(account, size, mremap_grow::room_to_grow(size)),
+                false => size,
+            })
         };
         if !moved.is_null() {
             mremap_grow::move_contents(pointer, moved, size.min(usable));

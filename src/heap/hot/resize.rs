@@ -76,7 +76,9 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
             ffi::pyhost_shorten_page(page, before, true);
             return false;
         }
-        mremap_grow::has_grown(after);
+        if after > before {
+            mremap_grow::has_grown(after);
+        }
         if !BOOK {
             return true;
         }
@@ -89,8 +91,15 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
     }
 }
 
-/// Allocates a block of `size` bytes at the start of a free run of `addresses` bytes; null if that cannot be, or addresses are
-/// scarce.
+/// Whether a block that moves to grow to `size` bytes gets a page of its own: not if addresses are scarce.
+pub fn gets_own_page(size: usize) -> bool {
+    (LEAST_ALONE..=MOST_ROOM).contains(&size)
+        && ffi::IS_64_BIT
+        && bounded_heap::size().is_none()
+        && !address_limit::is_on()
+}
+
+/// Allocates a block of `size` bytes at the start of a free run of `addresses` bytes; null if that cannot be.
 ///
 /// # Safety
 /// A theap of the calling thread, inside the gate.
@@ -100,13 +109,6 @@ pub unsafe fn allocate_with_room(
     addresses: usize,
     usable: &mut usize,
 ) -> *mut u8 {
-    if size > MOST_ROOM
-        || bounded_heap::size().is_some()
-        || address_limit::is_on()
-        || !ffi::IS_64_BIT
-    {
-        return null_mut();
-    }
     // SAFETY: the caller's promise; a block that nobody else has.
     unsafe {
         // Up to LARGE_SIZE_MAX it would share a page with others.

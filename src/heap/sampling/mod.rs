@@ -21,7 +21,7 @@ use crate::mimalloc::gate::{self, Inside};
 use crate::mimalloc::heaps::{HEAPS, is_marked, is_sampled};
 use crate::threads::thread_names::Names;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
-use crate::{NATIVE, bounded_heap, counts_native, make_theap};
+use crate::{NATIVE, bounded_heap, counts, make_theap};
 use other_blocks::ELSEWHERE;
 pub use other_blocks::{Taken, booked, put_back, resized, take_out, unbooked};
 pub(crate) use other_blocks::{booked_inside, unbooked_inside};
@@ -321,10 +321,6 @@ fn pause(turns: u32) {
     }
 }
 
-fn counts(account: Account) -> bool {
-    account != Account::Native || counts_native()
-}
-
 /// The least bytes that a request counts for.
 const LEAST: usize = 16;
 
@@ -375,7 +371,7 @@ pub(crate) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
         Account::Raw => choose::<{ Account::Raw as usize }>(size, zero),
         Account::Mem => choose::<{ Account::Mem as usize }>(size, zero),
         Account::Obj => choose::<{ Account::Obj as usize }>(size, zero),
-        Account::Native if counts_native() => choose::<NATIVE>(size, zero),
+        Account::Native if counts(account) => choose::<NATIVE>(size, zero),
         _ => null_mut(),
     }
 }

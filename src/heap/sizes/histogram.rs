@@ -9,7 +9,7 @@ use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::internal_blocks;
 use crate::mimalloc::pages::{self, PageView};
 use crate::tensorflow::pool;
-use crate::{alone, counts_native};
+use crate::{alone, counts};
 use pyhost_os::mapping::Mapped;
 use pyhost_os::zeros_are_valid;
 use std::ops::{Deref, DerefMut};
@@ -131,7 +131,7 @@ impl Histogram {
             }
             pages::each(closed, |page| {
                 let block_bytes = class_of(page.block_bytes, page.reserved_blocks == 1);
-                if page.account == Account::Native && !counts_native() {
+                if !counts(page.account) {
                     return; // as the ledger
                 }
                 self.accounts[page.account as usize].add(SizeClass {
@@ -141,7 +141,7 @@ impl Histogram {
                     capacity_bytes: page.capacity_bytes(),
                 });
             });
-            if counts_native() {
+            if counts(Account::Native) {
                 let native = &mut self.accounts[Account::Native as usize];
                 internal_blocks::each(closed, |bytes, is_single| {
                     native.remove(class_of(bytes, is_single), bytes, bytes)

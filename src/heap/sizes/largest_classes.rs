@@ -2,7 +2,7 @@
 //! on. No page is collected, so that the blocks of a page that another thread is freeing may be a
 //! few too many. Inside the allocator too: nothing is allocated, and the gate is not closed.
 
-use crate::counts_native;
+use crate::counts;
 use crate::ledger::Account;
 use crate::mimalloc::pages;
 
@@ -32,7 +32,7 @@ const SIZES: usize = 96;
 pub fn largest<const N: usize>() -> [Option<Class>; N] {
     let mut largest = [None; N];
     for account in Account::WITH_BLOCKS {
-        if account == Account::Native && !counts_native() {
+        if !counts(account) {
             continue;
         }
         let mut sizes = [(0, 0); SIZES];

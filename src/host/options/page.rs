@@ -45,8 +45,8 @@ pub fn plan(
     Ok(Some(asked))
 }
 
-/// Finds the program that makes the page; `None` if there is none. If no timeline was asked for, one is kept
-/// beside the page until that is made.
+/// Finds the program that makes the page; `None` if it is missing. A page needs a timeline: without `--timeline` one is
+/// kept beside the page until the page is made.
 fn find(
     template: &[u8],
     timeline: &mut timeline::TimelineSettings,

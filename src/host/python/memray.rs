@@ -24,7 +24,7 @@ const MEMRAY: &[u8] = b"memray._memray";
 const GREENLET: &[u8] = b"greenlet";
 
 pyhost_os::state! {
-    /// What memray is told when it is loaded.
+    /// What the host gives memray when memray is loaded.
     static STATE: MemrayHandover {
         /// Whether there is something to hand over.
         armed: AtomicBool = AtomicBool::new(false),

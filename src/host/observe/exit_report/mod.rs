@@ -307,8 +307,8 @@ pub fn dumps_on_signal() -> bool {
     STATE.plan.get().is_some_and(|plan| file_of(plan).is_some())
 }
 
-/// Answers SIGUSR2: writes the report of this moment to its file, while the process goes on, or says why there is none. With
-/// the GIL, outside signal handlers.
+/// Answers SIGUSR2: writes a report of this moment to its file, or says why it cannot. The process goes on. With the GIL,
+/// outside signal handlers.
 pub fn dump_on_signal() {
     let parts = DUMP_PARTS.take();
     if let Some(plan) = STATE.plan.get() {
