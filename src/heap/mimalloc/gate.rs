@@ -101,7 +101,8 @@ pub fn enter(slot: &Slot, own_thread: usize) -> Inside<'_> {
 #[inline(never)]
 fn enter_shared(slot: &Slot, own_thread: usize) -> Inside<'_> {
     while DEPTH.get() == 0 {
-        slot.busy.fetch_add(1, SeqCst);
+        slot.busy.fetch_add(1, Relaxed);
+        fence(SeqCst);
         if is_open_to(own_thread) {
             break;
         }
