@@ -40,7 +40,10 @@ const HEADER: usize = 64;
 const KINDS: usize = 6;
 
 /// Room for items at the start.
-const FIRST: Counts = Counts([32 << 10, 1 << 10, 2 << 10, 4 << 10, 1 << 10, 128]);
+const FIRST: Counts = match cfg!(miri) {
+    true => Counts([512, 16, 32, 64, 16, 2]),
+    false => Counts([32 << 10, 1 << 10, 2 << 10, 4 << 10, 1 << 10, 128]),
+};
 
 /// How many items of each section there are, or fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -153,7 +153,7 @@ fn spans_overlap_and_each_has_a_begin_a_peak_and_an_end_of_its_own() {
     let mut random = Random(11);
     let mut process = Process::new();
     let (mut next, mut checked) = (0, 0);
-    for step in 0..if cfg!(miri) { 300 } else { 20_000 } {
+    for step in 0..if cfg!(miri) { 100 } else { 20_000 } {
         let address = 16 * (1 + random.below(300));
         process.allocate(address, random.below(SITES), 16 + random.below(5000));
         if random.below(3) > 0 {

@@ -71,7 +71,7 @@ def on_default(python):
                seconds=100, environment={"PYHOST_SYSROOT": str(ROOT / "target/debian-bullseye-libc")}, locks=DEBUG)
     # rustup is for one process at a time: Miri's step installs by it, too. Where this fails, the board says so, and is skipped.
     yield Step("Rust for the board", ["bash", "-c", "rustup target add aarch64-unknown-linux-gnu || true"])
-    yield Step("ledger and best-fit allocator under Miri", ["tools/miri"], needs=("Rust for the board",), seconds=110)
+    yield Step("ledger, samples, records and best-fit allocator under Miri", ["tools/miri"], needs=("Rust for the board",), seconds=130)
     yield Step("gate, ledger and cells in every order of threads", ["tools/loom"], seconds=30)
     # It is built with little optimisation, which takes most of a build.
     yield Step("a board with pages of 16 KiB, emulated", ["python3", "devices/tests/board.py", "--target", "aarch64", "--pages", "16k",
