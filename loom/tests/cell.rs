@@ -1,6 +1,6 @@
 //! The cells of `pyhost_os`.
 
-use pyhost_loom::cell::{Exclusive, Latest, Owned, Published};
+use pyhost_loom::cell::{Exclusive, Latest, Published};
 use pyhost_loom::loom::cell::UnsafeCell;
 use pyhost_loom::{model, spawn, yield_now};
 use std::sync::Arc;
@@ -58,9 +58,9 @@ fn a_thread_that_waits_for_a_value_gets_it() {
 #[test]
 fn the_thread_that_has_a_value_is_known_and_is_alone_with_it() {
     model(|| {
-        let owned = Arc::new(Owned::new(Counter::default()));
-        let count = |owned: &Owned<Counter>, own| loop {
-            if let Some(held) = owned.try_hold(own) {
+        let owned = Arc::new(Exclusive::new(Counter::default()));
+        let count = |owned: &Exclusive<Counter>, own| loop {
+            if let Some(held) = owned.try_hold_for(own) {
                 assert!(owned.is_held_by(own));
                 return held.count();
             }
@@ -73,7 +73,7 @@ fn the_thread_that_has_a_value_is_known_and_is_alone_with_it() {
         });
         count(&owned, 1);
         other.join();
-        assert_eq!(owned.try_hold(1).unwrap().value(), 2);
+        assert_eq!(owned.try_hold_for(1).unwrap().value(), 2);
     });
 }
 

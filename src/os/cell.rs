@@ -1,7 +1,7 @@
 //! Values in static memory that hooks and signal handlers share: nothing here allocates, calls the system or waits
 //! for long.
 //!
-//! The protocol of all three: `STATE` says who may touch the value. A thread that moves it from free to busy, by one
+//! The protocol of all: a number says who may touch the value. A thread that moves it from free to busy, by one
 //! exchange with acquire, has the value to itself; a store with release ends that. So each holder sees all that the
 //! holder before it wrote. Whoever finds the value busy goes without it, since the holder may be the very thread that
 //! a signal handler has interrupted.
@@ -19,15 +19,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
 
-const FREE: u8 = 0;
-const BUSY: u8 = 1;
+/// The number of a holder that gives none.
+const ANYBODY: usize = 1;
 
 /// Turns of a reader before it goes without the value: the moment that a copy takes, many times over.
 const TURNS: u32 = if cfg!(miri) { 50 } else { 10_000 };
 
 /// A value that one holder at a time may touch.
 pub struct Exclusive<T> {
-    state: AtomicU8,
+    /// The holder's number, which [`Exclusive::try_hold_for`] takes; [`ANYBODY`] for another, 0 if there is none.
+    holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
@@ -39,15 +40,27 @@ impl<T> Exclusive<T> {
     /// A value that is free.
     pub const fn new(value: T) -> Self {
         Exclusive {
-            state: AtomicU8::new(FREE),
+            holder: AtomicUsize::new(0),
             value: UnsafeCell::new(value),
         }
     }
 
     /// Takes the value. Returns `None` while another holder has it.
     pub fn try_hold(&self) -> Option<Held<'_, T>> {
-        let exchange = self.state.compare_exchange(FREE, BUSY, Acquire, Relaxed);
+        self.try_hold_for(ANYBODY)
+    }
+
+    /// Takes the value for the thread whose number is `own`, which is not 0. Returns `None` if it is held, be it by the
+    /// same thread, which [`Exclusive::is_held_by`] tells.
+    #[inline]
+    pub fn try_hold_for(&self, own: usize) -> Option<Held<'_, T>> {
+        let exchange = self.holder.compare_exchange(0, own, Acquire, Relaxed);
         exchange.is_ok().then(|| Held(self, PhantomData)) // not `then_some`, which would drop one that is not held
+    }
+
+    /// Whether the thread whose number is `own` has the value.
+    pub fn is_held_by(&self, own: usize) -> bool {
+        self.holder.load(Relaxed) == own
     }
 
     /// Takes the value. Returns `None` if another holder has it for longer than a copy takes.
@@ -66,7 +79,7 @@ impl<T> Exclusive<T> {
     /// # Safety
     /// Nobody who still runs uses it: after the last use of what [`Held::keep`] returned.
     pub unsafe fn take_over(&self) -> Held<'_, T> {
-        self.state.store(BUSY, Relaxed);
+        self.holder.store(ANYBODY, Relaxed);
         Held(self, PhantomData)
     }
 
@@ -108,68 +121,6 @@ impl<T> DerefMut for Held<'_, T> {
 }
 
 impl<T> Drop for Held<'_, T> {
-    fn drop(&mut self) {
-        self.0.state.store(FREE, Release);
-    }
-}
-
-/// A value that one thread at a time may touch, which is known by a number of its own.
-pub struct Owned<T> {
-    /// The holder's number; 0 if there is none.
-    holder: AtomicUsize,
-    value: UnsafeCell<T>,
-}
-
-// SAFETY: as for `Exclusive`: the holder alone touches the value.
-unsafe impl<T: Send> Sync for Owned<T> {}
-
-impl<T> Owned<T> {
-    /// A value without a holder.
-    pub const fn new(value: T) -> Self {
-        Owned {
-            holder: AtomicUsize::new(0),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Takes the value for the thread whose number is `own`, which is not 0. Returns `None` if it is held, be it by the
-    /// same thread, which [`Owned::is_held_by`] tells.
-    pub fn try_hold(&self, own: usize) -> Option<HeldByThread<'_, T>> {
-        let exchange = self.holder.compare_exchange(0, own, Acquire, Relaxed);
-        exchange.is_ok().then(|| HeldByThread(self, PhantomData))
-    }
-
-    /// Whether the thread whose number is `own` has the value.
-    pub fn is_held_by(&self, own: usize) -> bool {
-        self.holder.load(Relaxed) == own
-    }
-
-    /// Takes the value from a thread of the parent, and gives it back.
-    pub fn free_in_child(&self, _child: &Child) {
-        self.holder.store(0, Release);
-    }
-}
-
-/// A value of [`Owned`] that nobody else touches until this is dropped; shared by threads as [`Held`] is.
-pub struct HeldByThread<'a, T>(&'a Owned<T>, PhantomData<&'a mut T>);
-
-impl<T> Deref for HeldByThread<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: this is the holder.
-        unsafe { &*self.0.value.get() }
-    }
-}
-
-impl<T> DerefMut for HeldByThread<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this is the holder, and `self` is borrowed mutably.
-        unsafe { &mut *self.0.value.get() }
-    }
-}
-
-impl<T> Drop for HeldByThread<'_, T> {
     fn drop(&mut self) {
         self.0.holder.store(0, Release);
     }
@@ -238,6 +189,8 @@ impl<T> Deref for HeldLatest<'_, T> {
     }
 }
 
+const FREE: u8 = 0;
+const BUSY: u8 = 1;
 const SET: u8 = 2;
 
 /// A value that is set once in a process, and stays.
@@ -309,10 +262,9 @@ mod tests {
     #[test]
     fn threads_share_a_holder_only_if_they_may_share_the_value() {
         fn is_shared<T: Sync>() {}
-        is_shared::<(Held<'_, u8>, HeldByThread<'_, u8>, HeldLatest<'_, u8>)>();
-        is_shared::<(Exclusive<Cell<u8>>, Owned<Cell<u8>>, Latest<Cell<u8>>)>();
+        is_shared::<(Held<'_, u8>, HeldLatest<'_, u8>)>();
+        is_shared::<(Exclusive<Cell<u8>>, Latest<Cell<u8>>)>();
         <Held<'_, Cell<u8>> as NotShared<_>>::check();
-        <HeldByThread<'_, Cell<u8>> as NotShared<_>>::check();
         <HeldLatest<'_, Cell<u8>> as NotShared<_>>::check();
         <Published<Cell<u8>> as NotShared<_>>::check();
     }

@@ -25,7 +25,7 @@ use crate::{NATIVE, bounded_heap, counts, make_theap};
 use other_blocks::ELSEWHERE;
 pub use other_blocks::{Taken, booked, put_back, resized, take_out, unbooked};
 pub(crate) use other_blocks::{booked_inside, unbooked_inside};
-use pyhost_os::cell::{HeldByThread, Owned};
+use pyhost_os::cell::{Exclusive, Held};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock, process};
@@ -65,7 +65,7 @@ pyhost_os::state! {
         /// The script has ended.
         is_over: AtomicBool = AtomicBool::new(false),
         interval: AtomicU64 = AtomicU64::new(0),
-        recorder: Owned<Option<Recorder>> = Owned::new(None),
+        recorder: Exclusive<Option<Recorder>> = Exclusive::new(None),
         renew: OnceLock<Renew> = OnceLock::new(),
         /// The last request that was acted on, or that there was at the start.
         answered: AtomicU64 = AtomicU64::new(0),
@@ -192,8 +192,8 @@ pub(crate) fn forking() {
 /// In a forked child: a thread that read the samples in a signal handler may be gone, with the lock. Nobody else was in
 /// them, since the gate was closed.
 pub(crate) fn forked(child: &Child) {
-    STATE.recorder.free_in_child(child);
-    if let Some(mut held) = STATE.recorder.try_hold(thread_id())
+    drop(STATE.recorder.take_in_child(child));
+    if let Some(mut held) = STATE.recorder.try_hold_for(thread_id())
         && let Some(recorder) = held.as_mut()
     {
         recorder.samples.forget_published();
@@ -264,7 +264,7 @@ fn deliver() {
 
 /// The lock. The fields are dropped in their order.
 struct Holding {
-    held: HeldByThread<'static, Option<Recorder>>,
+    held: Held<'static, Option<Recorder>>,
     _delivery: Delivery,
 }
 
@@ -294,7 +294,7 @@ fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
     let own = thread_id();
     let mut turns = 0;
     while !STATE.recorder.is_held_by(own) {
-        if let Some(held) = STATE.recorder.try_hold(own) {
+        if let Some(held) = STATE.recorder.try_hold_for(own) {
             return Some(Holding {
                 held,
                 _delivery: Delivery,
