@@ -10,7 +10,7 @@ use crate::heap::sampling::{Call, Step};
 use pyhost_os::descriptor::format_into;
 use pyhost_os::terminal_text::Plain;
 use std::ffi::{c_char, c_int, c_void};
-use std::fmt::Write;
+use std::fmt;
 
 /// Longest part of a file's and of a function's name in a traceback.
 const NAME: usize = 120;
@@ -287,16 +287,17 @@ pub fn trace(out: &mut [u8]) -> usize {
     used
 }
 
-/// Adds the calling thread's calls to a line, innermost first, as `file:line in function < ...`;
-/// `-` without Python code.
-pub fn calls_in_a_line(out: &mut dyn Write) {
-    let mut separator = "";
-    each_call(|file, line, name| {
-        let _ = write!(out, "{separator}{file}:{line} in {name}");
-        separator = " < ";
-        true
-    });
-    if separator.is_empty() {
-        let _ = out.write_str("-");
+/// The calling thread's calls in one line, innermost first, as `file:line in function < ...`; `-` without Python code.
+pub struct CallsInALine;
+
+impl fmt::Display for CallsInALine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        each_call(|file, line, name| {
+            let written = write!(out, "{separator}{file}:{line} in {name}");
+            separator = " < ";
+            written.is_ok()
+        });
+        out.write_str(if separator.is_empty() { "-" } else { "" })
     }
 }

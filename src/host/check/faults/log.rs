@@ -1,8 +1,8 @@
 //! The log of injected failures: one line each, written at once, so that it is there however the
 //! process ends. Does not allocate or wait; any thread.
 
-use crate::cpython::frames;
-use crate::descriptor::{notice, write_quietly};
+use crate::cpython::frames::CallsInALine;
+use crate::descriptor::{format_into, notice, write_quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::ledger::Account;
 use crate::output::{self, Target};
@@ -10,7 +10,6 @@ use crate::path_template::PathBuffer;
 use crate::process;
 use pyhost_os::file::{self, Fd};
 use std::ffi::c_int;
-use std::fmt::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -37,32 +36,6 @@ pyhost_os::state! {
         descriptor: AtomicI32 = AtomicI32::new(-1),
         /// A line could not be written, and that was reported.
         is_reported: AtomicBool = AtomicBool::new(false),
-    }
-}
-
-/// A line that is being made; what does not fit is left out.
-struct Line {
-    bytes: [u8; 2048],
-    length: usize,
-}
-
-impl Line {
-    /// Adds bytes, with `?` for what would end the line.
-    fn add(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            // One place stays for the end of the line.
-            if self.length + 1 < self.bytes.len() {
-                self.bytes[self.length] = if byte == b'\n' { b'?' } else { byte };
-                self.length += 1;
-            }
-        }
-    }
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.add(text.as_bytes());
-        Ok(())
     }
 }
 
@@ -171,17 +144,10 @@ pub fn write_failure(number: u64, account: Account, size: usize) {
         return;
     };
     let _errno = KeptErrno::new();
-    let mut line = Line {
-        bytes: [0; 2048],
-        length: 0,
-    };
-    let _ = write!(
-        line,
-        "{} {number} {} {size} ",
-        process::id(),
-        account.name()
-    );
-    frames::calls_in_a_line(&mut line);
-    line.bytes[line.length] = b'\n';
-    write(log, &line.bytes[..=line.length]);
+    let (process, name) = (process::id(), account.name());
+    let line = format_args!("{process} {number} {name} {size} {CallsInALine}");
+    let mut room = [0; 2048];
+    let length = format_into(&mut room[..2047], line).len();
+    room[length] = b'\n';
+    write(log, &room[..=length]);
 }
