@@ -7,6 +7,7 @@
 
 use crate::call_site::source_line::{FILE, SourceLine};
 use crate::ledger::Account;
+use crate::sizes::largest_classes::insert;
 use pyhost_os::clock::monotonic_coarse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
@@ -204,18 +205,6 @@ impl BigBlocks {
         largest: [None; NAMED],
         at: 0.0,
     };
-
-    /// Counts a block, and puts it where its size belongs; the smallest falls out.
-    fn add(&mut self, block: BigBlock) {
-        self.blocks += 1;
-        self.bytes += block.bytes;
-        let size = |block: &Option<BigBlock>| block.map_or(0, |block| block.bytes);
-        let mut known = self.largest.iter();
-        if let Some(place) = known.position(|known| size(known) < block.bytes) {
-            self.largest[place..].rotate_right(1);
-            self.largest[place] = Some(block);
-        }
-    }
 }
 
 /// The blocks of this moment. Any thread, also in a signal handler.
@@ -224,7 +213,11 @@ pub fn big_blocks() -> BigBlocks {
         at: now(),
         ..BigBlocks::NONE
     };
-    each(|block| found.add(block));
+    each(|block| {
+        found.blocks += 1;
+        found.bytes += block.bytes;
+        insert(&mut found.largest, block, |block| block.bytes);
+    });
     found
 }
 
@@ -232,12 +225,8 @@ pub fn big_blocks() -> BigBlocks {
 pub fn largest<const N: usize>(account: Account) -> [Option<BigBlock>; N] {
     let mut found = [None; N];
     each(|block| {
-        let is_larger = |known: &Option<BigBlock>| known.is_none_or(|it| it.bytes < block.bytes);
-        if block.account == account
-            && let Some(place) = found.iter().position(is_larger)
-        {
-            found[place..].rotate_right(1);
-            found[place] = Some(block);
+        if block.account == account {
+            insert(&mut found, block, |block| block.bytes);
         }
     });
     found

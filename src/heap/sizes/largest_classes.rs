@@ -48,20 +48,18 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
                 block_bytes,
                 blocks,
             };
-            insert(&mut largest, class);
+            insert(&mut largest, class, Class::bytes);
         }
     }
     largest
 }
 
-/// Puts a class where its bytes belong; the smallest falls out.
-fn insert(largest: &mut [Option<Class>], class: Class) {
-    let bytes = |class: &Option<Class>| class.map_or(0, |class| class.bytes());
-    if let Some(place) = largest
-        .iter()
-        .position(|known| bytes(known) < class.bytes())
-    {
+/// Puts one of those with the most `bytes` where its own belong; the smallest falls out.
+pub fn insert<T>(largest: &mut [Option<T>], one: T, bytes: impl Fn(&T) -> u64) {
+    let own = bytes(&one);
+    let is_smaller = |known: &Option<T>| known.as_ref().map_or(0, &bytes) < own;
+    if let Some(place) = largest.iter().position(is_smaller) {
         largest[place..].rotate_right(1);
-        largest[place] = Some(class);
+        largest[place] = Some(one);
     }
 }
