@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::ledger::HEADER;
 use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
-use crate::libc_exports::preload;
+use crate::libc_exports::preload::{self, Program};
 use crate::observe::exit_report;
 use crate::observe::report::Ending;
 use pyhost_os::strings::Strings;
@@ -26,65 +26,43 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Processes started so far; in the header, for who looks at the process from outside.
 static COUNT: &AtomicU64 = &HEADER.forks;
 
-/// Counts a process that `$symbol` starts. Unsafe as the symbol.
+/// Counts a process that libc's `$symbol` starts of a file, which `Program::$found` finds as libc does.
 macro_rules! spawn {
-    ($symbol:ident($($argument:expr),*)) => {{
-        next::resolve();
-        // SAFETY: the caller's duties.
-        let result = unsafe { call!($symbol($($argument),*), libc::ENOSYS) };
-        if result == 0 {
-            COUNT.fetch_add(1, Relaxed);
+    ($(#[$what:meta])* $name:ident, $symbol:ident, $found:ident) => {
+        $(#[$what])*
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            pid: *mut libc::pid_t,
+            file: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            argv: Strings<'_>,
+            environment: Strings<'_>,
+        ) -> c_int {
+            // SAFETY: the caller's duty.
+            let (file, program) = unsafe { (preload::stand_in(file), Program::$found(file)) };
+            preload::with_library(program, environment, |environment| {
+                next::resolve();
+                // SAFETY: the caller's duties.
+                let result = unsafe {
+                    call!($symbol(pid, file, actions, attributes, argv, environment), libc::ENOSYS)
+                };
+                if result == 0 {
+                    COUNT.fetch_add(1, Relaxed);
+                }
+                result
+            })
         }
-        result
-    }};
+    };
 }
 
-/// `posix_spawn(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn(
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    argv: Strings<'_>,
-    environment: Strings<'_>,
-) -> c_int {
-    // SAFETY: the caller's duty.
-    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
-    preload::with_library(program, environment, |environment| {
-        spawn!(POSIX_SPAWN(
-            pid,
-            path,
-            actions,
-            attributes,
-            argv,
-            environment
-        ))
-    })
+spawn! {
+    /// `posix_spawn(3)`.
+    posix_spawn, POSIX_SPAWN, at
 }
-
-/// `posix_spawnp(3)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawnp(
-    pid: *mut libc::pid_t,
-    file: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    argv: Strings<'_>,
-    environment: Strings<'_>,
-) -> c_int {
-    // SAFETY: the caller's duty.
-    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
-    preload::with_library(program, environment, |environment| {
-        spawn!(POSIX_SPAWNP(
-            pid,
-            file,
-            actions,
-            attributes,
-            argv,
-            environment
-        ))
-    })
+spawn! {
+    /// `posix_spawnp(3)`.
+    posix_spawnp, POSIX_SPAWNP, named
 }
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and
