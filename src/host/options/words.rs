@@ -7,6 +7,7 @@ use super::reader::{host_options, parts_of};
 use super::table::{Form, ROWS, Values, row_of};
 use crate::check::leaks::DEFAULT_STATUS;
 use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error};
+use crate::observe::report::command::program;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
@@ -88,28 +89,16 @@ fn unknown(name: &str) -> String {
 /// # Errors
 /// An option of the host's among Python's, or the value of one in a word of its own, where it would be taken for the program.
 pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
-    let mut words = rest.iter().skip(1).map(|word| word.as_bytes());
-    while let Some(word) = words.next() {
-        match word {
-            b"-W" | b"-X" | b"--check-hash-based-pycs" => {
-                words.next();
-            }
-            // Python shows its help, and reads no further.
-            b"" | b"-" | b"--" | b"-h" | b"-?" => break,
-            _ if word.starts_with(b"--help") => break,
-            _ if word.starts_with(b"--") => {
-                let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
-                if let Some(row) = row_of(name).filter(|row| !row.variable.is_empty()) {
-                    return Err(Error::option(format!(
-                        "{}: comes after an option of Python's; the host's options come first",
-                        row.option
-                    )));
-                }
-            }
-            // Behind -c or -m, alone or among other letters, come the program's own arguments.
-            _ if !word.starts_with(b"-") || word.contains(&b'c') || word.contains(&b'm') => break,
-            _ => {}
-        }
+    let mut late = None;
+    program(rest.get(1..).unwrap_or_default(), |word| {
+        let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
+        late = late.or(row_of(name).filter(|row| !row.variable.is_empty()));
+    });
+    if let Some(row) = late {
+        return Err(Error::option(format!(
+            "{}: comes after an option of Python's; the host's options come first",
+            row.option
+        )));
     }
     check_program(rest)
 }
@@ -212,6 +201,25 @@ pub fn help(which: Help) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_of_the_hosts_among_pythons_is_refused() {
+        for (words, is_refused) in [
+            (&["-u", "--stats"] as &[&str], true),
+            (&["-W", "error", "--stats"], true),
+            (&["-Xfrozen_modules=off", "--stats"], true),
+            (&["-uX", "dev", "--stats=json"], true),
+            (&["-u", "a.py", "--stats"], false),
+            (&["-uc", "pass", "--stats"], false),
+            (&["-mjson.tool", "--stats"], false),
+            (&["-h", "--stats"], false),
+            (&["--help-env", "--stats"], false),
+            (&["--", "--stats"], false),
+        ] {
+            let rest: Vec<OsString> = [""].iter().chain(words).map(OsString::from).collect();
+            assert_eq!(check_rest(&rest).is_err(), is_refused, "{words:?}");
+        }
+    }
 
     #[test]
     fn the_short_help_fits_on_a_screen() {

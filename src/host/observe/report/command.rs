@@ -3,14 +3,14 @@
 //! hosts hand on in a variable.
 
 use pyhost_record::metrics::COMMAND_BYTES;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Code of the command line.
 const CODE: &str = "-c";
 /// A program from standard input, or none.
-const INPUT: &str = "-";
+const INPUT: &[u8] = b"-";
 /// How the code begins by which `multiprocessing` starts its processes; a module's name follows.
 const MULTIPROCESSING: &[u8] = b"from multiprocessing.";
 
@@ -21,7 +21,8 @@ pub const SERVICE: &str = "PYHOST_SERVICE";
 /// of `-m`, `-c`, or `-` for standard input and the REPL. At most 64 bytes. `service` is the script that
 /// started it: `-c of serve.py`, `multiprocessing: spawn of serve.py`.
 pub fn name(arguments: &[OsString], service: Option<&str>) -> String {
-    let (mut name, code) = full_name(arguments);
+    let (name, code) = program(arguments, |_| {});
+    let mut name = String::from_utf8_lossy(name).into_owned();
     if let Some(part) = code.and_then(part_of_multiprocessing) {
         name = format!("multiprocessing: {part}");
     }
@@ -38,7 +39,7 @@ pub fn name(arguments: &[OsString], service: Option<&str>) -> String {
 
 pub fn is_a_scripts(name: &str) -> bool {
     let is_code = name == CODE || name.starts_with("-c of ");
-    !(is_code || name == INPUT || name.starts_with("multiprocessing: "))
+    !(is_code || name.as_bytes() == INPUT || name.starts_with("multiprocessing: "))
 }
 
 /// The module of `multiprocessing` that a process runs, such as `spawn`.
@@ -48,52 +49,53 @@ fn part_of_multiprocessing(code: &[u8]) -> Option<&str> {
     std::str::from_utf8(&rest[..length]).ok()
 }
 
-/// The name by the arguments alone, and the code of `-c`.
-fn full_name(arguments: &[OsString]) -> (String, Option<&[u8]>) {
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let bytes = argument.as_bytes();
-        if bytes == b"--" {
-            return (rest.next().map_or(INPUT.to_owned(), script), None);
+/// The program that Python's arguments name, by its name, and the code of `-c`. The options before it that
+/// begin with two dashes are given to `long`.
+pub fn program<'a>(
+    arguments: &'a [OsString],
+    mut long: impl FnMut(&'a [u8]),
+) -> (&'a [u8], Option<&'a [u8]>) {
+    let mut rest = arguments.iter().map(|argument| argument.as_bytes());
+    while let Some(word) = rest.next() {
+        if word == b"--" {
+            return (rest.next().map_or(INPUT, script), None);
         }
-        if bytes == b"--check-hash-based-pycs" {
-            rest.next();
+        if word.len() < 2 || word[0] != b'-' {
+            return (script(word), None);
         }
-        if bytes.len() < 2 || bytes[0] != b'-' {
-            return (script(argument), None);
-        }
-        if bytes[1] == b'-' {
+        if word[1] == b'-' {
+            match word {
+                b"--check-hash-based-pycs" => _ = rest.next(),
+                // Python shows its help, and reads no further.
+                _ if word.starts_with(b"--help") => break,
+                _ => long(word),
+            }
             continue;
         }
         // Options of one letter may share a word; the value of one is the word's rest, or the next.
-        for (index, letter) in bytes.iter().enumerate().skip(1) {
-            let value = &bytes[index + 1..];
+        for (index, letter) in word.iter().enumerate().skip(1) {
+            let mut value = || match &word[index + 1..] {
+                b"" => rest.next().unwrap_or_default(),
+                value => value,
+            };
             match letter {
-                b'c' | b'm' => {
-                    let next = || rest.next().map(|word| word.as_bytes());
-                    let value = Some(value).filter(|value| !value.is_empty()).or_else(next);
-                    let value = value.unwrap_or_default();
-                    return match letter {
-                        b'c' => (CODE.to_owned(), Some(value)),
-                        _ => (String::from_utf8_lossy(value).into_owned(), None),
-                    };
-                }
+                b'c' => return (CODE.as_bytes(), Some(value())),
+                b'm' => return (value(), None),
                 b'W' | b'X' => {
-                    if value.is_empty() {
-                        rest.next();
-                    }
+                    value();
                     break;
                 }
+                b'h' | b'?' => return (INPUT, None),
                 _ => {}
             }
         }
     }
-    (INPUT.to_owned(), None)
+    (INPUT, None)
 }
 
-fn script(path: &OsString) -> String {
-    let name = Path::new(path).file_name().unwrap_or(path);
-    name.to_string_lossy().into_owned()
+fn script(path: &[u8]) -> &[u8] {
+    let name = Path::new(OsStr::from_bytes(path)).file_name();
+    name.map_or(path, OsStrExt::as_bytes)
 }
 
 #[cfg(test)]
