@@ -208,6 +208,30 @@ pub fn read_at(file: &impl AsRawFd, buffer: &mut [u8], offset: u64) -> Result<us
     again(|| unsafe { libc::pread(file.as_raw_fd(), start, length, offset as libc::off_t) })
 }
 
+/// Gives each line of what `read` reads to `take`, without its end. `buffer` holds the longest and more. `None` if it
+/// does not, or if one of the two says so.
+pub fn each_line(
+    buffer: &mut [u8],
+    mut read: impl FnMut(&mut [u8]) -> Option<usize>,
+    mut take: impl FnMut(&[u8]) -> Option<()>,
+) -> Option<()> {
+    let mut held = 0;
+    loop {
+        let more = read(&mut buffer[held..])?;
+        if more == 0 {
+            return (held < buffer.len()).then_some(());
+        }
+        held += more;
+        let mut begin = 0;
+        while let Some(length) = buffer[begin..held].iter().position(|&byte| byte == b'\n') {
+            take(&buffer[begin..begin + length])?;
+            begin += length + 1;
+        }
+        buffer.copy_within(begin..held, 0);
+        held -= begin;
+    }
+}
+
 /// Writes on from where the last write ended; how many bytes were written. `EINTR` if a signal came first.
 pub fn write(file: &impl AsRawFd, bytes: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the bytes and their number.
@@ -384,6 +408,29 @@ fn done(result: c_int) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_put_together_of_what_is_read() {
+        for (text, expected) in [
+            ("ab\n\ncdefg\nh", Some(())),
+            ("ab\n\ncdefg\nhijklmno\n", None),
+        ] {
+            let mut rest = text.as_bytes();
+            let read = |room: &mut [u8]| {
+                let (now, later) = rest.split_at(rest.len().min(room.len()).min(3));
+                room[..now.len()].copy_from_slice(now);
+                rest = later;
+                Some(now.len())
+            };
+            let mut lines = Vec::new();
+            let take = |line: &[u8]| {
+                lines.push(line.to_vec());
+                Some(())
+            };
+            assert_eq!(each_line(&mut [0; 8], read, take), expected);
+            assert_eq!(lines, [&b"ab"[..], b"", b"cdefg"]);
+        }
+    }
 
     #[test]
     fn a_file_is_written_read_and_closed_when_dropped() {

@@ -69,25 +69,9 @@ impl Memory {
 pub fn each(buffer: &mut [u8], mut visit: impl FnMut(&Mapping<'_>)) -> Option<()> {
     let file = small_file::open(c"/proc/self/smaps")?;
     let mut parser = Parser::default();
-    let mut length = 0;
-    loop {
-        let read = file::read(&file, &mut buffer[length..]).unwrap_or(0);
-        if read == 0 {
-            return parser.seen.then_some(());
-        }
-        length += read;
-        let mut rest = &buffer[..length];
-        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-            parser.line(&rest[..end], &mut visit)?;
-            rest = &rest[end + 1..];
-        }
-        let (kept, taken) = (rest.len(), length - rest.len());
-        buffer.copy_within(taken..taken + kept, 0);
-        length = kept;
-        if length == buffer.len() {
-            return None; // no line is that long
-        }
-    }
+    let read = |room: &mut [u8]| Some(file::read(&file, room).unwrap_or(0));
+    file::each_line(buffer, read, |line| parser.line(line, &mut visit))?;
+    parser.seen.then_some(())
 }
 
 /// Puts the lines of a mapping together: its own, and that with `Rss`.

@@ -286,46 +286,36 @@ impl TimelineFile {
 fn copy_half(from: c_int, to: c_int) -> Option<(u32, u64)> {
     let mut out = Descriptor::new(to);
     let mut room = [0u8; 4096];
-    let (mut held, mut offset) = (0, 0);
+    let mut offset = 0;
+    let read = |room: &mut [u8]| {
+        let read = file::read_at(&from, room, offset).ok()?;
+        offset += read as u64;
+        Some(read)
+    };
     let (mut seen, mut kept) = (0u32, 0u32);
     let mut is_first = true;
-    loop {
-        let read = file::read_at(&from, &mut room[held..], offset).ok()?;
-        offset += read as u64;
-        held += read;
-        let mut begin = 0;
-        while let Some(length) = room[begin..held].iter().position(|&byte| byte == b'\n') {
-            let line = &room[begin..begin + length];
-            begin += length + 1;
-            if std::mem::take(&mut is_first) {
-                continue;
+    file::each_line(&mut room, read, |line| {
+        if std::mem::take(&mut is_first) {
+            return Some(());
+        }
+        if let Some(numbered) = line.strip_prefix(SAMPLE) {
+            seen += 1;
+            if seen % 2 == 0 {
+                return Some(());
             }
-            if let Some(numbered) = line.strip_prefix(SAMPLE) {
-                seen += 1;
-                if seen % 2 == 0 {
-                    continue;
-                }
-                let rest = numbered.iter().position(|&byte| byte == b',')?;
-                let mut digits = [0; 16];
-                let number = format_into(&mut digits, format_args!("{kept}"));
-                kept += 1;
-                for piece in [SAMPLE, number, &numbered[rest..], b"\n"] {
-                    let _ = out.write_str(std::str::from_utf8(piece).ok()?);
-                }
-            } else {
-                let _ = out.write_str(std::str::from_utf8(line).ok()?);
-                let _ = out.write_str("\n");
+            let rest = numbered.iter().position(|&byte| byte == b',')?;
+            let mut digits = [0; 16];
+            let number = format_into(&mut digits, format_args!("{kept}"));
+            kept += 1;
+            for piece in [SAMPLE, number, &numbered[rest..], b"\n"] {
+                let _ = out.write_str(std::str::from_utf8(piece).ok()?);
             }
+        } else {
+            let _ = out.write_str(std::str::from_utf8(line).ok()?);
+            let _ = out.write_str("\n");
         }
-        if read == 0 {
-            break;
-        }
-        if begin == 0 && held == room.len() {
-            return None; // a line longer than any that this writes
-        }
-        room.copy_within(begin..held, 0);
-        held -= begin;
-    }
+        Some(())
+    })?;
     out.flush();
     out.error().is_none().then_some((kept, out.written()))
 }
