@@ -8,7 +8,7 @@ fn forks_from_a_busy_process_neither_crash_nor_hang() {
     let forks = if std::env::var_os("PYHOST_TEST_FULL").is_some() {
         2000
     } else {
-        100
+        50
     };
     for hooks in ["0", "1"] {
         let (outcome, report) = Run::host()

@@ -80,13 +80,20 @@ def on_default(python):
                             "CARGO_PROFILE_DEVICE_OPT_LEVEL": "1"})
 
 
-def on_version(python, version, names):
-    """Steps by the release build for a CPython; `names` are modules of the tests, which take the default Python's build."""
+def on_version(python, version, names, first):
+    """Steps by the release build for a CPython; `names` are modules of the tests, which take the default Python's build.
+
+    All are built in one folder, `first` first: most crates are the same for each Python.
+    """
     target = f"{ROOT}/target/py-{version}"
     pyhost, pyhostctl = f"{target}/release/pyhost", f"{target}/release/pyhostctl"
     own = {"PYO3_PYTHON": python, "CARGO_TARGET_DIR": target}
     built = (f"build on {version}",)
-    yield Step(*built, ["cargo", "build", "--release", "--quiet"], needs=(PACKAGES,), seconds=130, environment=own)
+    folder = f"{ROOT}/target/versions"
+    yield Step(*built, ["bash", "-euc", 'cargo build --release --quiet; install -D -t "$2" "$1"/pyhost{,ctl}', "bash",
+                        f"{folder}/release", f"{target}/release"],
+               needs=(PACKAGES,) if version == first else (f"build on {first}",), seconds=130 if version == first else 70,
+               environment={**own, "CARGO_TARGET_DIR": folder})
     yield Step(f"functions that run at the start lie together on {version}", ["tools/function-order", "--check", pyhost],
                needs=built, seconds=10, environment=own)
     # A place takes half a second or hangs. A hang costs the time limit twice: it is looked for under stock Python, too.
@@ -119,7 +126,8 @@ def on_newest(python, version, builds):
     def script(name, folder, *arguments, file="run.py", **row):
         return step(name, "python3", f"embed-tests/{folder}/{file}", *arguments, **row)
 
-    yield step("fuzz targets, 8 seconds each", "tools/fuzz", "--seconds", "8", "--pyhost", host, processors=2, seconds=120)
+    yield Step("fuzz targets, 8 seconds each", ["tools/fuzz", "--seconds", "8", "--pyhost", host], processors=2, seconds=100,
+               needs=(f"build on {version}",), environment={**own, "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"})
     yield script(f"a fleet for a minute on {version}", "fleet", "--seconds", "60", *programs, processors=0.5, seconds=62)
     # With the newest NumPy that is pinned for it.
     yield script(f"NumPy's, pandas', SciPy's and scikit-learn's own tests on {version}, a slice", "library_suites", *of_python, "--numpy",
@@ -155,19 +163,20 @@ def table():
     pythons, default = said("tools/pythons").split(), version_of(python)
     tried = {version_of(each): each for each in [pythons[0], pythons[-1]]}
     steps, builds = list(on_default(python)), {}
-    for version, each in tried.items():
+    # The newest first, which more steps wait for.
+    for version, each in reversed(tried.items()):
         # What lies next to CPython's own code, which is where versions differ. The first step tests the default Python.
         names = ["debug_hooks::", "exactness::", "frames::", "true_python::"]
         # The newest of Debian sid, below, runs most of what the oldest does.
         oldest = ["caps::", "domains::", "leaks::", "track::"]
         names += oldest if each == pythons[0] else ["checkers::an_overflow_gives_the_address", "expected::", "numpy::", "threads::"]
-        steps += on_version(each, version, [] if version == default else names)
+        steps += on_version(each, version, [] if version == default else names, version_of(pythons[-1]))
         builds[version] = f"{ROOT}/target/py-{version}/release/pyhost"
     steps.append(Step("tests on the newest CPython, a slice", [
         "tools/newest-pythons", "--newest", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
         "exactness::", "expected::", "frames::", "leaks::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=200,
         environment={"PYO3_PYTHON": None, "CARGO_TARGET_DIR": None}))
-    steps += on_newest(pythons[-1], version, builds)
+    steps += on_newest(pythons[-1], version_of(pythons[-1]), builds)
     # Over the build of the tests, which are done with it.
     steps.append(Step("limits that are baked in", [
         "bash", "-euc", "cargo build --quiet --bin pyhost; "
