@@ -1,7 +1,10 @@
 //! Proves the layout of the mimalloc structures that `mimalloc/ffi.rs` declares, and compiles what reads mimalloc's
-//! list of arenas.
+//! list of arenas. Compiles mimalloc with the changes of `mimalloc/patches.rs`.
 
-use std::path::PathBuf;
+#[path = "mimalloc/patches.rs"]
+mod patches;
+
+use std::path::{Path, PathBuf};
 
 fn main() {
     refuse_other_targets();
@@ -10,17 +13,60 @@ fn main() {
     // The region sees mimalloc's calls of it, see `bounded_heap/mod.rs`. This is for the unit tests; the
     // executable's arguments are in `src/host/build.rs`.
     println!("cargo::rustc-link-arg=-Wl,--wrap=mprotect");
-    let include = std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR")
+    let original = std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR")
         .map(PathBuf::from)
         .expect("libmimalloc-sys hands over its include directory");
-    cc::Build::new()
+    let place = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("mimalloc");
+    let copied = patch(original.parent().expect("mimalloc's folder"), &place);
+    copied.unwrap_or_else(|error| fail(format_args!("{}: {error}", place.display())));
+    let mut build = cc::Build::new();
+    build
+        .include(place.join("src"))
+        .include(place.join("include"))
+        .define("MI_DEBUG", "0")
+        .warnings(false);
+    // As the crate's build script compiles it.
+    build
+        .clone()
+        .file(place.join("src/static.c"))
+        .define("MI_NO_THP", "1")
+        .define("NDEBUG", None)
+        .flag("-ftls-model=initial-exec")
+        .opt_level(3)
+        .compile("pyhost_mimalloc");
+    build
         .file("mimalloc/layout.c")
         .file("mimalloc/arenas.c")
-        .include(include.join("../src"))
-        .include(include)
-        .define("MI_DEBUG", "0")
-        .warnings(false)
         .compile("pyhost_layout");
+}
+
+/// Lays a copy of mimalloc's folder `from` into `to`, changed by [`patches::PATCHES`].
+fn patch(from: &Path, to: &Path) -> std::io::Result<()> {
+    copy_folder(from, to)?;
+    for (file, old, new) in patches::PATCHES {
+        let file = to.join(file);
+        let text = std::fs::read_to_string(&file)?;
+        if text.matches(old).count() != 1 {
+            fail(format_args!(
+                "{}: {old:?} does not stand there once; expected the pinned version of mimalloc",
+                file.display()
+            ));
+        }
+        std::fs::write(&file, text.replace(old, new))?;
+    }
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, target) = entry.map(|it| (it.path(), to.join(it.file_name())))?;
+        match entry.is_dir() {
+            true => copy_folder(&entry, &target)?,
+            false => std::fs::write(&target, std::fs::read(&entry)?)?,
+        }
+    }
+    Ok(())
 }
 
 /// Ends the build with one line on a target for which the host has no assembly, or no C library. Every crate of the host

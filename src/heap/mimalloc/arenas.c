@@ -12,8 +12,12 @@
    mimalloc's own description of it. */
 typedef void visit_t(void* arg, size_t entry, size_t bytes, size_t own);
 
+/* Is 1 in the mimalloc that patches.rs has changed, and in no other. */
+extern const int pyhost_patched;
+
 /* Tells of each arena. */
 void pyhost_each_arena(visit_t* visit, void* arg) {
+  if (!pyhost_patched) return;
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
   for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
