@@ -323,6 +323,25 @@ libc.fflush(None)";
 }
 
 #[test]
+fn large_blocks_share_maps_however_much_is_reserved() {
+    // Of 176 GiB nothing is touched.
+    if std::fs::read_to_string("/proc/sys/vm/overcommit_memory")
+        .is_ok_and(|mode| mode.trim() == "2")
+    {
+        return skipped("the system promises no more memory than it has");
+    }
+    let code = "import ctypes
+malloc = ctypes.CDLL(None).malloc
+malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+def maps(): return sum(1 for _ in open('/proc/self/maps'))
+before = maps()
+assert all(malloc(24 << 20) for _ in range(176 * 1024 // 24))
+print(maps() - before)";
+    let maps: u32 = Run::host().code(code).ok().stdout.trim().parse().unwrap();
+    assert!(maps < 400, "{maps}");
+}
+
+#[test]
 fn a_block_of_malloc_that_is_freed_twice_or_inside_ends_the_process_with_its_account_and_size() {
     for mode in ["count", "plain"] {
         let run = Run::host().args(["--malloc", mode]);

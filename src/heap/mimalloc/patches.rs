@@ -4,7 +4,7 @@
 /// A file below mimalloc's folder, what stands there once, and what takes its place.
 pub type Patch = (&'static str, &'static str, &'static str);
 
-/// A thread has a part of each heap that it uses. Of its 8,136 bytes 3,552 are counters of blocks and pages by size class,
+/// Most are of one subject: a thread has a part of each heap that it uses. Of its 8,136 bytes 3,552 are counters of blocks and pages by size class,
 /// which only mimalloc's own statistics show; without them a thread that waits has 76 KiB resident, where it had 93.
 ///
 /// The first one names the copy. arenas.c reads the name, so the copy is always linked; if the crate's object were linked, too,
@@ -74,5 +74,12 @@ pub const PATCHES: &[Patch] = &[
         "src/arena.c",
         "mi_heap_stat_decrease((mi_heap_t*)heap, page_bins[_mi_page_stats_bin(page)], 1);",
         "",
+    ),
+    // An arena of 16 GiB, the largest that is asked for, has more descriptions of pages than mimalloc lets an arena have. It was
+    // refused: beyond 128 GiB of arenas each large block was a map of its own, until the system refused more maps.
+    (
+        "src/arena.c",
+        "const size_t max_reserve = MI_ARENA_MAX_SIZE;",
+        "const size_t max_reserve = MI_ARENA_MAX_SIZE / 2;",
     ),
 ];
