@@ -28,7 +28,7 @@ fn main() {
     // As the crate's build script compiles it.
     build
         .clone()
-        .file(place.join("src/static.c"))
+        .file(place.join("src").join(CHANGED))
         .define("MI_NO_THP", "1")
         .define("NDEBUG", None)
         .flag("-ftls-model=initial-exec")
@@ -39,6 +39,9 @@ fn main() {
         .file("mimalloc/arenas.c")
         .compile("pyhost_layout");
 }
+
+/// The copy's only unit of compilation. By its name tools/build-inside, which links whole libraries, leaves out the crate's `static.o`.
+const CHANGED: &str = "changed.c";
 
 /// Lays a copy of mimalloc's folder `from` into `to`, changed by [`patches::PATCHES`].
 fn patch(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -54,7 +57,7 @@ fn patch(from: &Path, to: &Path) -> std::io::Result<()> {
         }
         std::fs::write(&file, text.replace(old, new))?;
     }
-    Ok(())
+    std::fs::rename(to.join("src/static.c"), to.join("src").join(CHANGED))
 }
 
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
