@@ -157,6 +157,7 @@ fn the_workflow_passes_on_a_sound_extension_and_each_bug_fails_the_step_that_is_
             "Writes",
             "1 byte past the end of a block of 40 bytes",
         ),
+        (("PLANTED", "twice-mem-40"), "Writes", "freed before"),
         (("PLANTED", "lost-native-40"), "Writes", "1 block leaked"),
         (
             ("PLANTED", "read-freed-native-8000"),

@@ -499,7 +499,7 @@ fn what_is_written_outside_an_array_is_caught_with_its_size_and_line() {
         let path = script("array_bugs.py");
         let expected = expected.replace("SCRIPT", &path.to_string_lossy());
         for (place, environment) in numpys().iter().enumerate() {
-            // Each bug meets every NumPy, and every allocator but one; another one for each bug.
+            // Each bug meets every NumPy, each with another allocator; the next bug begins with the next one.
             let allocator = ALLOCATORS[(place + number) % ALLOCATORS.len()];
             let outcome = hosted(environment, allocator)
                 .arg("--debug-hooks")

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What threads change inside the gate, a part each, and the thread that closed it reads.
 type Heap = Arc<[UnsafeCell<u32>; 2]>;
 
-/// Steps of a thread inside the gate: nobody else changes its part, and whoever closed the gate does not read it.
+/// What a thread does inside the gate. It alone changes its part, and a thread that closed the gate does not read it meanwhile.
 fn change(heap: &Heap, part: usize) {
     // SAFETY: loom fails the model if another thread has access.
     heap[part].with_mut(|value| unsafe { *value += 1 });

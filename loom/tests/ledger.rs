@@ -163,7 +163,7 @@ fn a_segment_that_ends_loses_no_peak_of_another_thread() {
         let other = spawn(move || assert!(book::<RAW>(slot, 20_000, &ONE_GIL)));
         let ended = LEDGER.end_segment(own, &ONE_GIL).account(Account::Raw);
         other.join();
-        // What stays live is at least in the peak of the segment that runs.
+        // The peak of the running segment is never below what is live.
         let running = LEDGER.segment_peaks();
         assert!(running.account(Account::Raw) >= 20_000);
         assert!(running.total >= 20_000);

@@ -43,10 +43,12 @@ fn main() {
 /// The copy's only unit of compilation. By its name tools/build-inside, which links whole libraries, leaves out the crate's `static.o`.
 const CHANGED: &str = "changed.c";
 
-/// Lays a copy of mimalloc's folder `from` into `to`, changed by [`patches::PATCHES`].
+/// Lays a copy of mimalloc's folder `from` into `to`, changed as [`patches`] says.
 fn patch(from: &Path, to: &Path) -> std::io::Result<()> {
     copy_folder(from, to)?;
-    for (file, old, new) in patches::PATCHES {
+    let removed = patches::REMOVED.iter();
+    let removed = removed.flat_map(|(file, texts)| texts.iter().map(|text| (*file, *text, "")));
+    for (file, old, new) in patches::REPLACED.iter().copied().chain(removed) {
         let file = to.join(file);
         let text = std::fs::read_to_string(&file)?;
         if text.matches(old).count() != 1 {

@@ -27,7 +27,7 @@ const TURNS: u32 = if cfg!(miri) { 50 } else { 10_000 };
 
 /// A value that one holder at a time may touch.
 pub struct Exclusive<T> {
-    /// The holder's number, which [`Exclusive::try_hold_for`] takes; [`ANYBODY`] for another, 0 if there is none.
+    /// Who has the value: the number given to [`Exclusive::try_hold_for`], or [`ANYBODY`]. 0 if nobody has it.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }

@@ -466,7 +466,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "foreign calls: files")]
     fn files_of_samples_without_a_process_are_removed_once_they_are_old() {
         let directory = std::env::temp_dir().join(format!("pyhost-lost-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -550,7 +549,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "starts a process")]
     fn a_process_that_nobody_waited_for_has_ended() {
         let stat = |state, threads| {
             format!("7 (Z Z) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765")
@@ -569,7 +567,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "foreign calls: files")]
     fn a_baseline_goes_with_its_process() {
         let folder = std::env::temp_dir().join(format!("pyhost-baselines-{}", std::process::id()));
         fs::create_dir_all(folder.join(BASELINES)).unwrap();
@@ -594,7 +591,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "foreign calls: files")]
     fn a_link_in_the_place_of_the_baselines_is_not_followed() {
         let folder = std::env::temp_dir().join(format!("pyhost-link-{}", std::process::id()));
         let (own, others) = (folder.join("own"), folder.join("others"));
@@ -615,7 +611,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "foreign calls: files")]
     fn a_link_of_another_user_is_no_directory() {
         let folder = std::env::temp_dir().join(format!("pyhost-planted-{}", std::process::id()));
         let (behind, link) = (folder.join("behind"), folder.join("link"));

@@ -71,11 +71,11 @@ def on_default(python):
                seconds=100, environment={"PYHOST_SYSROOT": str(ROOT / "target/debian-bullseye-libc")}, locks=DEBUG)
     # rustup is for one process at a time: Miri's step installs by it, too. Where this fails, the board says so, and is skipped.
     yield Step("Rust for the board", ["bash", "-c", "rustup target add aarch64-unknown-linux-gnu || true"])
-    yield Step("ledger, samples, records and best-fit allocator under Miri", ["tools/miri"], needs=("Rust for the board",), seconds=130)
-    yield Step("gate, ledger and cells in every order of threads", ["tools/loom"], seconds=30)
+    yield Step("ledger, samples, records and best-fit allocator under Miri", ["tools/miri"], needs=("Rust for the board",), seconds=200)
+    yield Step("gate, ledger and cells in every order of threads", ["tools/loom"], seconds=75)
     # It is built with little optimisation, which takes most of a build.
     yield Step("a board with pages of 16 KiB, emulated", ["python3", "devices/tests/board.py", "--target", "aarch64", "--pages", "16k",
-                                                          "--slice"], needs=(PACKAGES, "Rust for the board"), seconds=250, locks=MACHINE,
+                                                          "--slice"], needs=(PACKAGES, "Rust for the board"), seconds=590, locks=MACHINE,
                environment={"CARGO_PROFILE_DEVICE_LTO": "off", "CARGO_PROFILE_DEVICE_CODEGEN_UNITS": "16",
                             "CARGO_PROFILE_DEVICE_OPT_LEVEL": "1"})
 
@@ -83,7 +83,7 @@ def on_default(python):
 def on_version(python, version, names, first):
     """Steps by the release build for a CPython; `names` are modules of the tests, which take the default Python's build.
 
-    All are built in one folder, `first` first: most crates are the same for each Python.
+    All versions are built in one folder, `first` before the others: most crates are the same for each Python.
     """
     target = f"{ROOT}/target/py-{version}"
     pyhost, pyhostctl = f"{target}/release/pyhost", f"{target}/release/pyhostctl"
@@ -161,7 +161,8 @@ def table():
     """All steps, and the lines of what cannot run here."""
     python = os.environ.get("PYO3_PYTHON", "python3")
     pythons, default = said("tools/pythons").split(), version_of(python)
-    tried = {version_of(each): each for each in [pythons[0], pythons[-1]]}
+    newest = version_of(pythons[-1])
+    tried = {version_of(pythons[0]): pythons[0], newest: pythons[-1]}
     steps, builds = list(on_default(python)), {}
     # The newest first, which more steps wait for.
     for version, each in reversed(tried.items()):
@@ -170,13 +171,13 @@ def table():
         # The newest of Debian sid, below, runs most of what the oldest does.
         oldest = ["caps::", "domains::", "leaks::", "track::"]
         names += oldest if each == pythons[0] else ["checkers::an_overflow_gives_the_address", "expected::", "numpy::", "threads::"]
-        steps += on_version(each, version, [] if version == default else names, version_of(pythons[-1]))
+        steps += on_version(each, version, [] if version == default else names, newest)
         builds[version] = f"{ROOT}/target/py-{version}/release/pyhost"
     steps.append(Step("tests on the newest CPython, a slice", [
         "tools/newest-pythons", "--newest", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
         "exactness::", "expected::", "frames::", "leaks::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=200,
         environment={"PYO3_PYTHON": None, "CARGO_TARGET_DIR": None}))
-    steps += on_newest(pythons[-1], version_of(pythons[-1]), builds)
+    steps += on_newest(pythons[-1], newest, builds)
     # Over the build of the tests, which are done with it.
     steps.append(Step("limits that are baked in", [
         "bash", "-euc", "cargo build --quiet --bin pyhost; "

@@ -2,84 +2,55 @@
 //! linked in place of the crate's: the linker takes no object from a library for symbols that it has already.
 
 /// A file below mimalloc's folder, what stands there once, and what takes its place.
-pub type Patch = (&'static str, &'static str, &'static str);
-
-/// Most are of one subject: a thread has a part of each heap that it uses. Of its 8,136 bytes 3,552 are counters of blocks and pages by size class,
-/// which only mimalloc's own statistics show; without them a thread that waits has 76 KiB resident, where it had 93.
-///
-/// The first one names the copy. arenas.c reads the name, so the copy is always linked; if the crate's object were linked, too,
-/// the linker would refuse each symbol that is there twice.
-pub const PATCHES: &[Patch] = &[
+pub const REPLACED: &[(&str, &str, &str)] = &[
+    // Names the copy. arenas.c reads the name, so the copy is always linked. If the crate's object were linked, too, the linker
+    // would refuse each symbol that is there twice.
     (
         "src/static.c",
         "#include \"alloc.c\"",
         "const int pyhost_patched = 1;\n#include \"alloc.c\"",
     ),
-    (
-        "include/mimalloc-stats.h",
-        "mi_stat_count_t   malloc_bins[MI_BIN_HUGE+1];",
-        "",
-    ),
-    (
-        "include/mimalloc-stats.h",
-        "mi_stat_count_t   page_bins[MI_BIN_HUGE+1];",
-        "",
-    ),
-    (
-        "src/init.c",
-        "  { MI_INIT74(MI_STAT_COUNT_NULL) }, \\\n  { MI_INIT74(MI_STAT_COUNT_NULL) }, \\\n",
-        "",
-    ),
-    (
-        "src/stats.c",
-        "mi_stat_count_add_mt(&stats->page_bins[i], &src->page_bins[i]);",
-        "",
-    ),
-    (
-        "src/stats.c",
-        "mi_json_buf_print_count_bin(&hbuf, \"    \", &stats->malloc_bins[i], i, i!=MI_BIN_HUGE);",
-        "",
-    ),
-    (
-        "src/stats.c",
-        "mi_json_buf_print_count_bin(&hbuf, \"    \", &stats->page_bins[i], i, i!=MI_BIN_HUGE);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_theap_stat_increase(theap, page_bins[_mi_page_stats_bin(page)], 1);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_theap_stat_decrease(current_theapx, page_bins[_mi_page_stats_bin(page)], 1);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_theap_stat_decrease(theap, page_bins[sbin], 1);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_theap_stat_increase(theap_target, page_bins[sbin], 1);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_heap_stat_decrease(heap, page_bins[_mi_page_stats_bin(page)], 1);",
-        "",
-    ),
-    (
-        "src/arena.c",
-        "mi_heap_stat_decrease((mi_heap_t*)heap, page_bins[_mi_page_stats_bin(page)], 1);",
-        "",
-    ),
     // An arena of 16 GiB, the largest that is asked for, has more descriptions of pages than mimalloc lets an arena have. It was
-    // refused: beyond 128 GiB of arenas each large block was a map of its own, until the system refused more maps.
+    // refused: beyond 112 GiB of arenas each large block was a map of its own, until the system refused more maps.
     (
         "src/arena.c",
         "const size_t max_reserve = MI_ARENA_MAX_SIZE;",
         "const size_t max_reserve = MI_ARENA_MAX_SIZE / 2;",
+    ),
+];
+
+/// A file, and what is taken out there: the counters of blocks and pages by size class, which only mimalloc's own statistics
+/// show. A thread has a part of each heap that it uses, and 3,552 of the part's 8,136 bytes are these. Without them a thread that
+/// waits has 76 KiB resident, where it had 93.
+pub const REMOVED: &[(&str, &[&str])] = &[
+    (
+        "include/mimalloc-stats.h",
+        &[
+            "mi_stat_count_t   malloc_bins[MI_BIN_HUGE+1];",
+            "mi_stat_count_t   page_bins[MI_BIN_HUGE+1];",
+        ],
+    ),
+    (
+        "src/init.c",
+        &["  { MI_INIT74(MI_STAT_COUNT_NULL) }, \\\n  { MI_INIT74(MI_STAT_COUNT_NULL) }, \\\n"],
+    ),
+    (
+        "src/stats.c",
+        &[
+            "mi_stat_count_add_mt(&stats->page_bins[i], &src->page_bins[i]);",
+            "mi_json_buf_print_count_bin(&hbuf, \"    \", &stats->malloc_bins[i], i, i!=MI_BIN_HUGE);",
+            "mi_json_buf_print_count_bin(&hbuf, \"    \", &stats->page_bins[i], i, i!=MI_BIN_HUGE);",
+        ],
+    ),
+    (
+        "src/arena.c",
+        &[
+            "mi_theap_stat_increase(theap, page_bins[_mi_page_stats_bin(page)], 1);",
+            "mi_theap_stat_decrease(current_theapx, page_bins[_mi_page_stats_bin(page)], 1);",
+            "mi_theap_stat_decrease(theap, page_bins[sbin], 1);",
+            "mi_theap_stat_increase(theap_target, page_bins[sbin], 1);",
+            "mi_heap_stat_decrease(heap, page_bins[_mi_page_stats_bin(page)], 1);",
+            "mi_heap_stat_decrease((mi_heap_t*)heap, page_bins[_mi_page_stats_bin(page)], 1);",
+        ],
     ),
 ];

@@ -22,7 +22,6 @@ fn seen(path: &Path) -> Result<(Target, PathBuf), OutputError> {
 const REPORT: &str = "{\"schema\":\"pyhost-report/1\"}\n";
 
 #[test]
-#[cfg_attr(miri, ignore = "foreign calls: files")]
 fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
     let folder = folder("regular");
     let file = folder.join("file");
@@ -46,7 +45,6 @@ fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "foreign calls: files")]
 fn a_link_is_followed_to_its_last_target() {
     let folder = folder("links");
     let target = folder.join("target");
@@ -90,7 +88,6 @@ fn a_path_of_an_open_file_names_the_descriptor() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "foreign calls: files")]
 fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     let folder = folder("drafts");
     let file = folder.join("report");
@@ -120,7 +117,6 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "foreign calls: files")]
 fn a_fifo_that_nobody_reads_is_not_waited_for() {
     let folder = folder("fifo");
     let path = PathBuffer::of(folder.join("fifo").as_os_str().as_bytes()).unwrap();
