@@ -2,7 +2,7 @@
 //! the totals of all workers, and a baseline's way there and back.
 
 use crate::environments::{development, named, pinned};
-use crate::host::{Outcome, Run, folder, script};
+use crate::host::{Outcome, Run, folder, script, version};
 use crate::skipping::skipped;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -589,15 +589,17 @@ fn an_empty_test_measures_nothing_and_others_what_their_functions_take() {
     let place = folder("empty");
     std::fs::write(place.join("test_empty.py"), EMPTY).unwrap();
     let found = peaks(pytest(&place), &place);
+    // The first call of a function makes a frame there, which it keeps.
+    let frame = if version() < (3, 11) { 600 } else { 0 };
     for (name, &peak) in &found {
         let expected = match name.as_str() {
             // Its list and integers beside the blocks, and a 32nd.
             "test_known" => 3 * 4096..=3 * 4096 + 900,
             // unittest allocates before and after it.
-            "TestOfUnittest::test_method" => 0..=8192,
-            "test_empty" | "TestGroup::test_method" => 0..=16,
+            "TestOfUnittest::test_method" => 0..=8192 + 6 * frame,
+            "test_empty" | "TestGroup::test_method" => 0..=16 + frame,
             // The arguments.
-            _ => 0..=256,
+            _ => 0..=256 + frame,
         };
         assert!(expected.contains(&peak), "{name}: {found:#?}");
     }

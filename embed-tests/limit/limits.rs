@@ -134,11 +134,13 @@ try:
         items.extend(range(10_000))
 except MemoryError:
     pass
-print(block[299_999:300_000], sum(items[:40_000]), 'ran')"
+print(block[299_999], items[39_999], 'ran') # nothing is left for another block"
             );
             let outcome = Run::host().args(["-c", &code]).ok();
-            let expected = "bytearray(b'\\x00') 799980000 ran\n";
-            assert_eq!(outcome.stdout, expected, "{resource} {mib}: {outcome:#?}");
+            assert_eq!(
+                outcome.stdout, "0 39999 ran\n",
+                "{resource} {mib}: {outcome:#?}"
+            );
         }
     }
 }

@@ -214,7 +214,14 @@ fn accounts(found: &Value) -> Vec<(String, Option<String>)> {
 }
 
 /// The names of views in the order of a report, by which the page numbers them.
-const VIEWS: [&str; 5] = ["at_peak", "at_account_peak", "live", "allocated", "grown"];
+const VIEWS: [&str; 6] = [
+    "at_peak",
+    "at_account_peak",
+    "at_resident_peak",
+    "live",
+    "allocated",
+    "grown",
+];
 
 #[test]
 fn the_icicle_of_every_allocation_shows_the_sums_of_the_report() {

@@ -175,3 +175,96 @@ del kept
 assert pyhost.memory_stats()['at_peak'] is None";
     Run::host().code(code).ok();
 }
+
+/// Touches 300 of 400 MiB that Python's `mmap` maps, in a thread of its own, and gives them back.
+const MAPS: &str = "import mmap, threading
+def work():
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    reserved = mmap.mmap(-1, 1 << 30, flags=private)
+    touched = mmap.mmap(-1, 400 << 20, flags=private)
+    for place in range(0, 300 << 20, mmap.PAGESIZE): touched[place] = 1
+    touched.close()
+def in_thread():
+    thread = threading.Thread(target=work); thread.start(); thread.join()
+in_thread()";
+
+#[test]
+fn what_a_library_maps_and_gives_back_is_in_the_highest_resident_size_by_library_and_line() {
+    let run = Run::host().arg("--lines=64K,seed=1").code(MAPS);
+    let (_, report) = run.reported();
+    let seen = &report["at_resident_peak"];
+    let mebibytes = |value: &Value| bytes(value) >> 20;
+    assert_eq!(mebibytes(&seen["mapped_resident_bytes"]), 300, "{seen}");
+    let peak = bytes(&report["process"]["peak_resident_bytes"]);
+    let missed = bytes(&seen["missed_bytes"]);
+    assert_eq!(bytes(&seen["resident_bytes"]) + missed, peak, "{seen}");
+    assert!(missed < peak / 50, "{seen}");
+    assert!(bytes(&report["at_peak"]["resident_bytes"]) < 100_000_000);
+    let library = &seen["mapped"][0];
+    assert!(
+        library["library"].as_str().unwrap().contains("mmap"),
+        "{library}"
+    );
+    assert_eq!(mebibytes(&library["mapped_bytes"]), 1424, "{library}");
+    assert_eq!(mebibytes(&library["resident_bytes"]), 300, "{library}");
+    let rows = report["lines"]["at_resident_peak"].as_array().unwrap();
+    assert_eq!(rows[0]["account"], "mapped", "{rows:#?}");
+    assert_eq!(mebibytes(&rows[0]["bytes"]), 300, "{rows:#?}");
+    assert_eq!(rows[0]["stack"][0]["line"], 5, "{rows:#?}");
+}
+
+#[test]
+fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
+    let text = Run::host()
+        .args(["--stats", "--lines"])
+        .code(MAPS)
+        .ok()
+        .stderr;
+    let has = |begin: &str, words: &str| {
+        let mut lines = text.lines();
+        let found = lines.find(|line| line.starts_with(begin));
+        assert!(found.is_some_and(|line| line.contains(words)), "{text}");
+    };
+    has(
+        "at the highest resident size, after ",
+        " of which libraries' maps 300.0 MiB, files ",
+    );
+    has("mapped by ", " 1.4 GiB (resident 300.0 MiB)");
+    let (_, lines) = text
+        .split_once("lines at the highest resident size")
+        .unwrap();
+    assert!(
+        lines
+            .lines()
+            .nth(1)
+            .unwrap()
+            .contains("mapped  <string>:5 in work"),
+        "{text}"
+    );
+    let small = Run::host().arg("--stats").code("pass").ok().stderr;
+    assert!(!small.contains("highest resident size"), "{small}");
+}
+
+#[test]
+fn the_highest_resident_size_starts_anew_with_the_peak_and_in_a_forked_child() {
+    let code = format!(
+        "{MAPS}
+import os, pyhost
+seen = lambda: pyhost.memory_stats()['at_resident_peak']
+first = seen()
+assert first['mapped_resident_bytes'] >> 20 == 300 and first['missed_bytes'] < 10 << 20, first
+assert 'mmap' in first['mapped'][0]['library'], first
+pid = os.fork()
+if pid == 0:
+    assert seen() is None, seen()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+pyhost.reset_peak_memory_stats()
+assert seen() is None, seen()
+in_thread()
+assert seen()['mapped_resident_bytes'] >> 20 == 300 and seen()['missed_bytes'] is None, seen()"
+    );
+    let (outcome, report) = Run::host().code(&code).reported();
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert!(bytes(&report["at_resident_peak"]["resident_bytes"]) > 300_000_000);
+}

@@ -121,11 +121,14 @@ fn a_speedscope_file_has_a_profile_for_each_view() {
     let file: Value = serde_json::from_str(&text).unwrap();
     let frames = file["shared"]["frames"].as_array().unwrap();
     let profiles = file["profiles"].as_array().unwrap();
-    assert_eq!(profiles.len(), 4, "no mark, no growth");
-    for (profile, view) in profiles
-        .iter()
-        .zip(["live", "at_peak", "at_account_peak", "allocated"])
-    {
+    assert_eq!(profiles.len(), 5, "no mark, no growth");
+    for (profile, view) in profiles.iter().zip([
+        "live",
+        "at_peak",
+        "at_account_peak",
+        "at_resident_peak",
+        "allocated",
+    ]) {
         assert!(profile["name"].as_str().unwrap().starts_with(view));
         let weights = profile["weights"].as_array().unwrap();
         let sum: i64 = weights.iter().map(|weight| weight.as_i64().unwrap()).sum();
@@ -172,7 +175,13 @@ fn speedscope_itself_reads_files_of_three_formats() {
     let groups: Vec<Value> = serde_json::from_str(&read.stdout).unwrap();
     assert_eq!(groups[0]["name"], "job.py");
     let expected: [&[&str]; 3] = [
-        &["at_peak", "at_account_peak", "live", "allocated"],
+        &[
+            "at_peak",
+            "at_account_peak",
+            "at_resident_peak",
+            "live",
+            "allocated",
+        ],
         &["at_peak"],
         &["at_peak"],
     ];

@@ -249,7 +249,7 @@ fn a_report_without_lines_and_a_bad_value_are_refused() {
         (
             "--view",
             "peak",
-            "possible values: at_peak, at_account_peak, live, allocated, grown",
+            "possible values: at_peak, at_account_peak, at_resident_peak, live, allocated, grown",
         ),
         (
             "--account",

@@ -132,6 +132,7 @@ parts! {
         pub size_classes: Option<Ordered<Vec<SizeClass>>>,
         pub big_blocks: Option<BigBlocks>,
         pub at_peak: Option<AtPeak>,
+        pub at_resident_peak: Option<AtResidentPeak>,
         pub lines: Option<SampledLines>,
         /// Why there are none, though there are samples.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -270,6 +271,18 @@ parts! {
         pub resident_bytes: Option<i64>,
         pub big_blocks: BigBlocks,
         pub balance: Option<SheetAtPeak>,
+    }
+
+    /// The moment with the most resident memory that the host saw.
+    pub struct AtResidentPeak {
+        pub seconds: f64,
+        pub resident_bytes: i64,
+        pub missed_bytes: Option<i64>,
+        pub live_bytes: i64,
+        pub accounts: Ordered<i64>,
+        pub shared_bytes: i64,
+        pub mapped_resident_bytes: i64,
+        pub mapped: Vec<MappedBy>,
     }
 
     /// Blocks of 1 MiB and more at one moment.

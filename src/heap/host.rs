@@ -60,6 +60,8 @@ pub struct PeakWatcher {
     pub before_big_free: fn(i64),
     /// Live bytes have reached a threshold. Inside the gate.
     pub threshold_is_reached: fn(i64),
+    /// Memory is about to be given back to the system. Any thread at any moment, outside the gate.
+    pub before_release: fn(),
 }
 
 /// Finds the line of Python that the calling thread runs.

@@ -181,6 +181,25 @@ pub fn is_mapped(address: usize) -> bool {
     unsafe { libc::mincore(start, page, &mut residency) == 0 }
 }
 
+/// Bytes of whole pages that are resident, by mincore(2). Those around addresses that are not mapped count as if they were not
+/// resident; gVisor counts all. Leaves `errno`.
+pub fn resident_bytes(addresses: Range<usize>) -> u64 {
+    let _errno = KeptErrno::new();
+    let page = page_size() as usize;
+    let mut residency = [0u8; 4096];
+    let mut pages = 0;
+    for start in addresses.clone().step_by(page * residency.len()) {
+        let length = (addresses.end - start).min(page * residency.len());
+        let place = std::ptr::without_provenance_mut(start);
+        // SAFETY: the call writes a byte for each page, or fails.
+        if unsafe { libc::mincore(place, length, residency.as_mut_ptr()) } == 0 {
+            let seen = &residency[..length.div_ceil(page)];
+            pages += seen.iter().filter(|&&byte| byte & 1 == 1).count();
+        }
+    }
+    (pages * page) as u64
+}
+
 /// The whole pages of a piece of memory.
 pub fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
     let page = page_size() as usize;

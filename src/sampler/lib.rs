@@ -378,6 +378,30 @@ impl Samples {
         }
     }
 
+    /// The resident size is at its highest: [`View::AtResidentPeak`] is of this moment.
+    pub fn begin_resident_peak(&mut self) {
+        if !self.is_over {
+            self.sites.begin_resident_peak();
+            self.publish(None);
+        }
+    }
+
+    /// Of the sample at `address`, as far as it is of `account`, `bytes` are resident at the moment that [`Self::begin_resident_peak`] began, beside
+    /// those that were added before.
+    pub fn add_resident(&mut self, account: u8, address: usize, bytes: u64) {
+        let found = self
+            .live
+            .find(hidden(address), |entry| entry.address, |_| true);
+        if let Some(Live { site, weight, .. }) = found
+            && self.sites.account(site) == account
+            && !self.is_over
+        {
+            let share = bytes as f64 * weight.blocks.max(1.0) / weight.bytes;
+            self.sites.add_resident(site, weight.scaled(share));
+            self.publish(Some(site));
+        }
+    }
+
     /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         if !self.is_over {
@@ -444,11 +468,8 @@ impl Samples {
     }
 
     /// The views that there are: growth is one once there was a mark.
-    pub fn views(&self) -> impl Iterator<Item = View> + use<> {
-        let has_marks = self.sites.has_marks();
-        View::ALL
-            .into_iter()
-            .filter(move |view| *view != View::Grown || has_marks)
+    pub fn views(&self) -> impl Iterator<Item = View> {
+        View::ALL.into_iter().filter(|view| self.sites.has(*view))
     }
 
     /// All sites.

@@ -69,19 +69,23 @@ pub enum View {
     AtPeak,
     /// Live when the site's account was highest.
     AtAccountPeak,
+    /// Live when the resident size was highest, as far as [`super::Samples::add_resident`] does not say otherwise.
+    AtResidentPeak,
     /// Allocated so far.
     Allocated,
     /// Live now, less what was live at the last mark, or at the start.
     Grown,
 }
 
-pyhost_os::named!(View: "at_peak" AtPeak, "at_account_peak" AtAccountPeak, "live" Live, "allocated" Allocated, "grown" Grown);
+pyhost_os::named!(View: "at_peak" AtPeak, "at_account_peak" AtAccountPeak,
+    "at_resident_peak" AtResidentPeak, "live" Live, "allocated" Allocated, "grown" Grown);
 
 impl View {
     /// All, in a report's order.
-    pub const ALL: [View; 5] = [
+    pub const ALL: [View; 6] = [
         View::AtPeak,
         View::AtAccountPeak,
+        View::AtResidentPeak,
         View::Live,
         View::Allocated,
         View::Grown,
@@ -93,10 +97,16 @@ impl View {
 enum Moment {
     Peak,
     AccountPeak,
+    ResidentPeak,
     Mark,
 }
 
-const MOMENTS: [Moment; 3] = [Moment::Peak, Moment::AccountPeak, Moment::Mark];
+const MOMENTS: [Moment; 4] = [
+    Moment::Peak,
+    Moment::AccountPeak,
+    Moment::ResidentPeak,
+    Moment::Mark,
+];
 
 /// A live sum at a moment.
 #[derive(Clone, Copy)]
@@ -125,7 +135,7 @@ struct Entry {
 }
 
 /// Words of a site; see [`Sites::words_of`].
-pub const WORDS: usize = 25;
+pub const WORDS: usize = 29;
 /// Where the numbers of a site's moments are, behind its key and its sums.
 const NUMBERS: usize = 1 + 3 * (3 + MOMENTS.len());
 
@@ -155,6 +165,7 @@ pub struct Sites {
     index: Index<Entry>,
     peak: Highest,
     account_peaks: [Highest; ACCOUNTS],
+    resident_peaks: u32,
     marks: u32,
     /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
@@ -169,6 +180,7 @@ impl Sites {
             index: Index::new(),
             peak: Highest::NONE,
             account_peaks: [Highest::NONE; ACCOUNTS],
+            resident_peaks: 0,
             marks: 0,
             live: 0.0,
             account_live: [0.0; ACCOUNTS],
@@ -212,6 +224,7 @@ impl Sites {
         match moment {
             Moment::Peak => self.peak.times,
             Moment::AccountPeak => self.account_peaks[place(account)].times,
+            Moment::ResidentPeak => self.resident_peaks,
             Moment::Mark => self.marks,
         }
     }
@@ -301,6 +314,22 @@ impl Sites {
         }
     }
 
+    /// The resident size is at its highest.
+    pub fn begin_resident_peak(&mut self) {
+        self.resident_peaks = self.resident_peaks.wrapping_add(1);
+    }
+
+    /// Of a site counts what is resident, at the highest resident size: `weight`, and what was added before since that moment.
+    pub fn add_resident(&mut self, site: u32, weight: Weight) {
+        let number = self.resident_peaks;
+        let noted = &mut self.sums[site as usize].noted[Moment::ResidentPeak as usize];
+        if noted.number != number {
+            let sum = Sum::NONE;
+            *noted = Noted { sum, number };
+        }
+        noted.sum += weight;
+    }
+
     /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
@@ -364,6 +393,7 @@ impl Sites {
             View::Live => site.live,
             View::AtPeak => at(Moment::Peak),
             View::AtAccountPeak => at(Moment::AccountPeak),
+            View::AtResidentPeak => at(Moment::ResidentPeak),
             View::Allocated => site.allocated,
             View::Grown => {
                 let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
@@ -383,17 +413,22 @@ impl Sites {
         self.sums.len()
     }
 
-    /// Whether there was a mark.
-    pub fn has_marks(&self) -> bool {
-        self.marks > 0
+    /// Whether a view has a moment.
+    pub fn has(&self, view: View) -> bool {
+        match view {
+            View::AtResidentPeak => self.resident_peaks > 0,
+            View::Grown => self.marks > 0,
+            _ => true,
+        }
     }
 
-    /// The numbers of the latest moments: the peak, the mark, each account's peak.
-    pub fn moments(&self) -> [u64; 2 + ACCOUNTS] {
-        let mut numbers = [0; 2 + ACCOUNTS];
+    /// The numbers of the latest moments: the peak, the resident peak, the mark, each account's peak.
+    pub fn moments(&self) -> [u64; 3 + ACCOUNTS] {
+        let mut numbers = [0; 3 + ACCOUNTS];
         numbers[0] = u64::from(self.peak.times);
-        numbers[1] = u64::from(self.marks);
-        for (number, peak) in numbers[2..].iter_mut().zip(self.account_peaks) {
+        numbers[1] = u64::from(self.resident_peaks);
+        numbers[2] = u64::from(self.marks);
+        for (number, peak) in numbers[3..].iter_mut().zip(self.account_peaks) {
             *number = u64::from(peak.times);
         }
         numbers
@@ -403,7 +438,7 @@ impl Sites {
     pub fn set_moments(&mut self, numbers: &[u64]) {
         let mut numbers = numbers.iter().map(|&number| number as u32);
         let mut next = || numbers.next().unwrap_or_default();
-        (self.peak.times, self.marks) = (next(), next());
+        (self.peak.times, self.resident_peaks, self.marks) = (next(), next(), next());
         for peak in &mut self.account_peaks {
             peak.times = next();
         }

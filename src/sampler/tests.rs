@@ -138,6 +138,10 @@ impl Process {
                 self.samples.mark();
                 self.bytes[View::Grown as usize] = [0; SITES];
             }
+            if step == 15_000 || step == 30_000 {
+                self.samples.begin_resident_peak();
+                self.bytes[View::AtResidentPeak as usize] = self.bytes[LIVE];
+            }
             let site = random.below(SITES);
             let size = (site + 1) * (1 + random.below(200));
             self.allocate(step, site, size);
@@ -180,7 +184,7 @@ fn with_every_allocation_a_sample_all_views_are_exact() {
 fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
     for interval in [500, 20_000, 300_000] {
         let (mut cases, mut within) = (0, 0);
-        let (mut sum, mut truth) = ([0; 5], [0; 5]);
+        let (mut sum, mut truth) = ([0; View::ALL.len()], [0; View::ALL.len()]);
         for seed in 1..=if cfg!(miri) { 1 } else { 60 } {
             let mut process = Process::new(interval, seed);
             process.live(&mut Random(seed));
@@ -727,4 +731,28 @@ fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
     assert!(!first.is_continued_by(&begun(2, 50, 20)), "a start");
     assert!(!first.is_continued_by(&begun(1, 60, 20)), "another program");
     assert!(!first.is_continued_by(&begun(1, 50, 9)));
+}
+
+#[test]
+fn what_is_resident_of_a_map_counts_at_the_resident_peak_and_no_other_bytes_of_its_site() {
+    let mut samples = Samples::new(1000, 9);
+    let calls = [call("main.py", "map", 1)];
+    for address in [1, 2, 3] {
+        let weight = Weight::new(100_000, 100_000, 1000);
+        samples.add(block(address, 9, weight), &mut inward(&calls), None);
+    }
+    let resident = |samples: &Samples| samples.bytes(View::AtResidentPeak);
+    assert!(samples.views().all(|view| view != View::AtResidentPeak));
+    samples.begin_resident_peak();
+    assert_eq!(resident(&samples), [300_000]);
+    samples.add_resident(9, 1, 4000);
+    samples.add_resident(9, 2, 0);
+    samples.add_resident(9, 2, 6000);
+    samples.add_resident(9, 7, 5000); // no sample
+    samples.add_resident(8, 3, 5000); // another account
+    samples.remove(1);
+    assert_eq!(resident(&samples), [10_000]);
+    assert!(samples.views().any(|view| view == View::AtResidentPeak));
+    samples.begin_resident_peak();
+    assert_eq!(resident(&samples), [200_000]);
 }

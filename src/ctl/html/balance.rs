@@ -3,7 +3,7 @@
 use super::chart::account_class;
 use super::figures::{bytes, head, scroll, swatch, words};
 use super::text;
-use crate::model::{Balance, BalanceRow};
+use crate::model::{Balance, BalanceRow, MappedBy};
 use maud::{Markup, html};
 
 /// The class of the style sheet that colours a row.
@@ -101,14 +101,14 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
         (scroll(label, &table))
         @if !balance.mapped.is_empty() {
             p.note { "Memory that libraries have mapped themselves, past malloc, by the file that asked for it." }
-            (scroll("Table of what libraries have mapped", &mapped(balance)))
+            (scroll("Table of what libraries have mapped", &mapped(&balance.mapped)))
         }
     }
 }
 
 /// The table of what libraries have mapped, the largest first.
-fn mapped(balance: &Balance) -> Markup {
-    let mut libraries: Vec<_> = balance.mapped.iter().collect();
+pub fn mapped(libraries: &[MappedBy]) -> Markup {
+    let mut libraries: Vec<_> = libraries.iter().collect();
     libraries.sort_by_key(|it| std::cmp::Reverse((it.resident_bytes, it.mapped_bytes)));
     html! {
         table .mapped-table {

@@ -52,6 +52,7 @@ pub fn page(
         }
     });
     let at_peak = report.at_peak.as_ref().map(peak::section);
+    let at_resident_peak = report.at_resident_peak.as_ref().map(peak::resident_section);
     let classes = report.size_classes.as_ref().map(classes::section);
     let numpy = report.numpy.as_ref().map(heaps::numpy);
     let region = report.region.as_ref().map(heaps::region);
@@ -66,6 +67,11 @@ pub fn page(
         ("refusal", "Caps and refusals", caps),
         ("balance", "Balance sheet", balance),
         ("peak", "At the peak", at_peak),
+        (
+            "resident-peak",
+            "At the highest resident size",
+            at_resident_peak,
+        ),
         ("sizes", "Blocks by size", classes),
         ("leaks", "Leaks", leaks),
         ("numpy", "NumPy", numpy),

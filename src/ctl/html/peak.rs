@@ -1,9 +1,9 @@
 //! The peak: the highest moment that the host saw, with its big blocks and its balance sheet.
 
 use super::chart::account_class;
-use super::figures::{Titles, bytes, count, facts, maybe_bytes, swatch, table};
+use super::figures::{Titles, bytes, count, facts, maybe_bytes, scroll, swatch, table};
 use super::{balance, refusal, text};
-use crate::model::{AtPeak, BigBlocks};
+use crate::model::{AtPeak, AtResidentPeak, BigBlocks};
 use maud::{Markup, html};
 
 pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
@@ -38,6 +38,27 @@ pub fn section(peak: &AtPeak) -> Markup {
         @if let Some(sheet) = &peak.balance {
             h3 { "Balance sheet after " (text::seconds(sheet.seconds)) ", with " (bytes(sheet.live_bytes)) " live" }
             (balance::section(&sheet.balance, "peak-balance-table", "Table of the balance sheet at the peak"))
+        }
+    }
+}
+
+pub fn resident_section(peak: &AtResidentPeak) -> Markup {
+    let moment = vec![
+        ("after", html! { (text::seconds(peak.seconds)) }),
+        ("resident", bytes(peak.resident_bytes)),
+        ("libraries' maps", bytes(peak.mapped_resident_bytes)),
+        ("files, shared", bytes(peak.shared_bytes)),
+        ("live", bytes(peak.live_bytes)),
+        ("not seen", maybe_bytes(peak.missed_bytes)),
+    ];
+    html! {
+        p.note {
+            "The moment with the most resident memory that the host saw. \u{201c}Not seen\u{201d} is by how much the kernel's peak \
+             is higher."
+        }
+        (facts(&moment))
+        @if !peak.mapped.is_empty() {
+            (scroll("Table of what libraries had mapped then", &balance::mapped(&peak.mapped)))
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct SampledLines {
     /// The stacks with the most bytes of each view, most first; in `grown` also those that shrank, with bytes below zero.
     pub at_peak: Vec<StackRow>,
     pub at_account_peak: Vec<StackRow>,
+    /// Empty if there was no such moment; of maps, what was resident.
+    pub at_resident_peak: Vec<StackRow>,
     pub live: Vec<StackRow>,
     pub allocated: Vec<StackRow>,
     pub grown: Vec<StackRow>,

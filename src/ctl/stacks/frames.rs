@@ -14,6 +14,8 @@ pub enum View {
     AtPeak,
     /// Live when the account of each was highest
     AtAccountPeak,
+    /// Live when the resident size was highest; of maps, what was resident
+    AtResidentPeak,
     /// Live when the report was made
     Live,
     /// Allocated at any time
@@ -23,9 +25,10 @@ pub enum View {
 }
 
 impl View {
-    pub const ALL: [View; 5] = [
+    pub const ALL: [View; 6] = [
         View::AtPeak,
         View::AtAccountPeak,
+        View::AtResidentPeak,
         View::Live,
         View::Allocated,
         View::Grown,
@@ -50,6 +53,7 @@ impl View {
         match self {
             View::AtPeak => "bytes live at the peak",
             View::AtAccountPeak => "bytes live at the peak of each account",
+            View::AtResidentPeak => "bytes at the highest resident size",
             View::Live => "bytes live at the report",
             View::Allocated => "bytes allocated",
             View::Grown => "bytes more than at the last mark",

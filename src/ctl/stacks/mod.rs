@@ -318,6 +318,7 @@ fn rows(lines: &SampledLines, view: View) -> &[StackRow] {
     match view {
         View::AtPeak => &lines.at_peak,
         View::AtAccountPeak => &lines.at_account_peak,
+        View::AtResidentPeak => &lines.at_resident_peak,
         View::Live => &lines.live,
         View::Allocated => &lines.allocated,
         View::Grown => &lines.grown,

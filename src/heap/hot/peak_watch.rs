@@ -1,12 +1,13 @@
 //! Thresholds of live bytes at which the layer above looks at the process, and its functions that do so.
 //!
 //! The slow paths compare the ledger's bound with these numbers, which are out of reach until the layer
-//! above lowers them. [`before_big_free`] and [`after_booking`] run inside the allocator, on any thread.
+//! above lowers them. [`before_big_free`] and [`after_booking`] run inside the allocator, on any thread, and
+//! [`before_release`] at any moment.
 
 use crate::host::host;
 use crate::ledger::{LEDGER, Scope};
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 
 /// A threshold that nothing reaches.
 pub const NEVER: i64 = i64::MAX;
@@ -22,6 +23,8 @@ pyhost_os::state! {
         pub next_sample: AtomicI64 = AtomicI64::new(NEVER),
         /// The bound at which the next balance sheet is due.
         pub next_sheet: AtomicI64 = AtomicI64::new(NEVER),
+        /// Bytes that were given back since the last look at the resident size.
+        released: AtomicUsize = AtomicUsize::new(0),
     }
 }
 
@@ -32,6 +35,33 @@ pub(crate) fn before_big_free() {
     let bound = LEDGER.bound(Scope::Total);
     if bound >= high - high / PART {
         is_near_peak(bound);
+    } else {
+        before_release(RELEASED);
+    }
+}
+
+/// Bytes that are given back from one look at the resident size to the next.
+const RELEASED: usize = 1 << 20;
+
+/// Reports that memory is about to be given back, by the heap or by a library: the resident size may be at its highest. Any thread at any
+/// moment, outside the gate.
+#[inline]
+pub fn before_release(bytes: usize) {
+    if PEAK_THRESHOLDS.high.load(Relaxed) != NEVER {
+        release(bytes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release(bytes: usize) {
+    let released = &PEAK_THRESHOLDS.released;
+    if released.fetch_add(bytes, Relaxed).saturating_add(bytes) < RELEASED {
+        return;
+    }
+    released.store(0, Relaxed);
+    if let Some(host) = host() {
+        (host.peak.before_release)();
     }
 }
 

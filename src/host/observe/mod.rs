@@ -7,4 +7,5 @@ pub mod live;
 pub mod peak;
 pub mod pyhostctl_process;
 pub mod report;
+pub mod resident_peak;
 pub mod timeline;

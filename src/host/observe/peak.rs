@@ -26,9 +26,9 @@ use crate::heap;
 use crate::heap::PeakWatcher;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
-use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
+use crate::observe::resident_peak::{self, time};
 use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::clock::monotonic;
@@ -99,6 +99,7 @@ const SHEET_REST: u64 = 10_000_000;
 pub const WATCHER: PeakWatcher = PeakWatcher {
     before_big_free: fall,
     threshold_is_reached: ask,
+    before_release: resident_peak::before_release,
 };
 
 /// Begins to look. Once, with the GIL.
@@ -123,11 +124,6 @@ pub fn has_begun() -> bool {
     STATE.has_begun.load(Relaxed)
 }
 
-/// Nanoseconds since the process started.
-pub fn time() -> u64 {
-    monotonic().saturating_sub(HEADER.started_monotonic.load(Relaxed))
-}
-
 fn is_on() -> bool {
     PEAK_THRESHOLDS.high.load(Relaxed) != peak_watch::NEVER
 }
@@ -136,18 +132,25 @@ fn is_on() -> bool {
 pub fn begin_child(child: &Child) {
     STATE.sample.clear_in_child(child);
     STATE.sheet.clear_in_child(child);
-    restart();
+    if is_on() {
+        begin();
+    }
+    resident_peak::begin_child(child);
 }
 
 /// Forgets what was seen: the ledger's peaks start anew.
 pub fn restart() {
     if is_on() {
         begin();
+        resident_peak::restart();
     }
 }
 
-/// Looks no more: the script has ended.
+/// Looks no more: the script has ended. With the GIL.
 pub fn stop() {
+    if is_on() {
+        resident_peak::finish();
+    }
     set_thresholds(peak_watch::NEVER, peak_watch::NEVER, peak_watch::NEVER);
 }
 
@@ -164,6 +167,7 @@ fn fall(bound: i64) {
         return;
     }
     let _errno = KeptErrno::new(); // `free` leaves it as it was
+    resident_peak::before_release();
     take_sample();
     let is_main = STATE.has_begun.load(Relaxed) && threads::is_main();
     if is_main && heap::may_be_alone() {

@@ -268,6 +268,15 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
+/// Bytes of this process that are resident, and those of them that belong to files and shared memory; None if `/proc` is not
+/// readable.
+pub fn resident_and_shared() -> Option<(u64, u64)> {
+    let mut room = [0; 256];
+    let text = small_file::read_once(c"/proc/self/statm", &mut room)?;
+    let bytes = |field| Some(pages_of_statm(text, field)? * page_size());
+    Some((bytes(1)?, bytes(2)?))
+}
+
 /// The resident pages in the text of a `statm`.
 pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
     pages_of_statm(text, 1)

@@ -20,6 +20,7 @@ struct Caller {
 }
 
 /// The libraries, and the places that they map from.
+#[derive(Clone, Copy)]
 pub struct Libraries {
     all: [Library; LIBRARIES],
     callers: [Caller; CALLERS],
@@ -27,28 +28,45 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Finds the library of each map. Takes the dynamic linker's lock, so the heap's gate must be open.
-    pub fn look() -> Self {
-        let nobody = Caller {
+    /// None, and no places.
+    pub const NONE: Libraries = Libraries {
+        all: [Library::NONE; LIBRARIES],
+        callers: [Caller {
             address: 0,
             library: OTHERS,
-        };
-        let mut found = Libraries {
-            all: [Library::NONE; LIBRARIES],
-            callers: [nobody; CALLERS],
-            count: 0,
-        };
-        mapped::each(|range| {
-            let known = &found.callers[..found.count];
-            if found.count < CALLERS && known.iter().all(|it| it.address != range.caller) {
-                found.callers[found.count].address = range.caller;
-                found.count += 1;
-            }
-        });
-        if found.count > 0 {
-            loaded::each(|object| name_callers(&mut found, object));
-        }
+        }; CALLERS],
+        count: 0,
+    };
+
+    /// Finds the library of each map. Takes the dynamic linker's lock, so the heap's gate must be open.
+    pub fn look() -> Self {
+        let mut found = Libraries::NONE;
+        mapped::each(|range| found.note(range.caller));
+        found.find();
         found
+    }
+
+    /// Notes a place that maps memory.
+    pub fn note(&mut self, caller: usize) {
+        let known = &self.callers[..self.count];
+        if self.count < CALLERS && known.iter().all(|it| it.address != caller) {
+            self.callers[self.count].address = caller;
+            self.count += 1;
+        }
+    }
+
+    /// Finds the libraries of the places. Takes the dynamic linker's lock.
+    pub fn find(&mut self) {
+        if self.count > 0 {
+            loaded::each(|object| name_callers(self, object));
+        }
+    }
+
+    /// Adds to what the library of a place has mapped, and to what is resident of it.
+    pub fn add(&mut self, caller: usize, mapped: u64, resident: u64) {
+        let library = &mut self.all[self.library_of(caller)];
+        library.mapped += mapped;
+        library.resident += resident;
     }
 
     /// Adds the addresses that they have mapped, as far as there is room. What may not be written is

@@ -19,7 +19,8 @@ mod objects;
 mod rows;
 mod scratch;
 
-pub use library::Library;
+pub use libraries::Libraries;
+pub use library::{LIBRARIES, Library};
 pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::gate::Closed;
@@ -29,8 +30,6 @@ use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::mapped;
 use crate::process::maps::{self, Mapping, PageMap};
 use claims::Unclaimed;
-use libraries::Libraries;
-use library::LIBRARIES;
 use pyhost_os::file::read_link;
 use pyhost_os::mapping::page_size;
 use pyhost_os::mmap_vec::Array;

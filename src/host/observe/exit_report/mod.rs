@@ -33,6 +33,7 @@ use crate::observe::peak;
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
+use crate::observe::resident_peak;
 use crate::path_template::names_process;
 use crate::process;
 use crate::python::numpy;
@@ -263,6 +264,7 @@ fn report<'a>(
         started: HEADER.started.load(Relaxed),
         inherited: (HEADER.forked.load(Relaxed) == 1).then(|| HEADER.inherited.load(Relaxed)),
         at_peak,
+        at_resident_peak: resident_peak::highest().filter(|_| peak::has_begun()),
         wall_seconds,
         ending,
         partial,
@@ -284,6 +286,7 @@ fn report<'a>(
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
     let plan = STATE.plan.get()?;
+    resident_peak::find_libraries();
     Some(take(&report(plan, Ending::Running, false, None)))
 }
 

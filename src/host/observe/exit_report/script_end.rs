@@ -10,7 +10,7 @@ use crate::cpython::objects::Gil;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::{bounded_heap, guards, sampling};
 use crate::ledger::{LEDGER, Snapshot};
-use crate::observe::peak;
+use crate::observe::resident_peak;
 use crate::python::numpy;
 use crate::resident::resident;
 use pyhost_os::cell::Published;
@@ -54,7 +54,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
     }
     sampling::finish();
     let mut left = Left {
-        time: peak::time(),
+        time: resident_peak::time(),
         ledger: LEDGER.snapshot(),
         numpy: numpy::figures(),
         region: bounded_heap::figures(),

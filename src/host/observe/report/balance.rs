@@ -20,12 +20,15 @@ pub fn describe(balance: &Balance, sink: &mut impl Sink) {
         sink.text("kind", kind.name());
         sink.int("resident_bytes", bytes as i64);
     });
-    sink.list("mapped", balance.libraries(), |library, sink| {
-        sink.text("library", library.name());
-        sink.int("mapped_bytes", library.mapped as i64);
-        sink.int("resident_bytes", library.resident as i64);
-    });
+    sink.list("mapped", balance.libraries(), describe_library);
     sink.int("remainder_bytes", balance.remainder());
+}
+
+/// Says what a library has mapped.
+pub fn describe_library<S: Sink>(library: &Library, sink: &mut S) {
+    sink.text("library", library.name());
+    sink.int("mapped_bytes", library.mapped as i64);
+    sink.int("resident_bytes", library.resident as i64);
 }
 
 /// Writes the lines of the table: the largest rows first. `when` says of which moment.
@@ -54,17 +57,20 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
     if let Ok(bytes @ 1..) = u64::try_from(balance.remainder()) {
         line("not explained", bytes)?;
     }
-    libraries(balance, out)
+    libraries(balance.libraries(), out)
 }
 
 /// Writes who has mapped memory: those that have the most resident of it, of those that have the most
 /// mapped.
-fn libraries(balance: &Balance, out: &mut impl Write) -> fmt::Result {
+pub fn libraries<'a>(
+    all: impl Iterator<Item = &'a Library> + Clone,
+    out: &mut impl Write,
+) -> fmt::Result {
     let mut separator = "mapped by ";
     let mut least = (u64::MAX, u64::MAX);
     for _ in 0..MAPPED {
         let rank = |library: &&Library| (library.resident, library.mapped);
-        let rest = balance.libraries().filter(|it| rank(it) < least);
+        let rest = all.clone().filter(|it| rank(it) < least);
         let Some(library) = rest.max_by_key(rank) else {
             break;
         };

@@ -169,13 +169,21 @@ fn bytes(number: i64) -> Bytes {
     Bytes(number.max(0) as u64)
 }
 
-/// Writes the lines with the most bytes at the peak.
-pub fn lines(out: &mut impl Write, in_handler: bool) -> fmt::Result {
+/// Writes the lines with the most bytes at the peak, and those at the highest resident size if the report shows that moment.
+pub fn lines(out: &mut impl Write, in_handler: bool, shows_resident: bool) -> fmt::Result {
     let render = |samples: &Samples, (): &(), out: &mut Rendered| {
         write!(out, "lines at the peak (")?;
         write_counts(samples, out)?;
         writeln!(out, "):")?;
-        write_lines(samples, View::AtPeak, LINES, out)
+        write_lines(samples, View::AtPeak, LINES, out)?;
+        if shows_resident && samples.views().any(|view| view == View::AtResidentPeak) {
+            writeln!(
+                out,
+                "lines at the highest resident size, of maps what was resident:"
+            )?;
+            write_lines(samples, View::AtResidentPeak, LINES, out)?;
+        }
+        Ok(())
     };
     match rendered(in_handler, |_| Some(()), render) {
         None if sampling::have_begun() => writeln!(out, "no lines at the peak: {MISSING}"),
@@ -269,8 +277,10 @@ fn write_line(
 /// The sum of each line, see [`Lines::line_of`]. None if the system has no memory for the table.
 fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<MmapVec<LineSum>> {
     let mut sums = MmapVec::filled(samples.frames() + 1, LineSum::NONE)?;
-    let in_total = |site: &Site| account_of(*site).is_some_and(Account::is_in_total);
-    for site in samples.sites().filter(in_total) {
+    let counts = |site: &Site| {
+        view == View::AtResidentPeak || account_of(*site).is_some_and(Account::is_in_total)
+    };
+    for site in samples.sites().filter(counts) {
         let place = lines
             .line_of(site)
             .map_or(0, |call| call.number as usize + 1);

@@ -14,6 +14,7 @@ mod lines;
 mod metrics;
 mod peak;
 mod region;
+mod resident_peak;
 mod sizes;
 mod text;
 
@@ -43,9 +44,11 @@ use crate::ledger::HEADER;
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::balance::Balance;
+use crate::observe::resident_peak::ResidentSample;
 use crate::observe::timeline::pages::Renderer;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
+use pyhost_os::cell::HeldLatest;
 use pyhost_os::clock::Utc;
 use pyhost_record::describe::describe_accounts;
 
@@ -127,6 +130,8 @@ pub struct Report<'a> {
     pub big_blocks: BigBlocks,
     /// The highest moment that was seen; None if nobody looked.
     pub at_peak: Option<AtPeak>,
+    /// The moment with the most resident memory that was seen; None if nobody looked.
+    pub at_resident_peak: Option<HeldLatest<'static, ResidentSample>>,
     /// Memory as the kernel sees it: of that moment; the peak is that of the whole run.
     pub resident: Resident,
     /// Resident bytes after Python was finalised; None if it was not.
@@ -189,6 +194,7 @@ impl Report<'_> {
         sink.object("size_classes", self.size_classes, sizes::describe);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
+        resident_peak::describe(self, sink);
         lines::describe(sink, self.partial);
     }
 

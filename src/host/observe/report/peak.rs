@@ -88,6 +88,20 @@ impl<'a> Moment<'a> {
             },
         })
     }
+
+    /// Whether the table has it: it is an eighth above what the report shows anyway.
+    fn is_shown(&self, report: &Report<'_>) -> bool {
+        let shown = report.live().total_live_bytes;
+        self.ledger.total_live_bytes > shown + shown / 8
+    }
+}
+
+/// Resident bytes of the highest moment, if the table shows it; else 0.
+pub fn shown_resident(report: &Report<'_>) -> u64 {
+    Moment::of(report)
+        .filter(|peak| peak.is_shown(report))
+        .and_then(|peak| peak.resident)
+        .unwrap_or(0)
 }
 
 /// Says the section `at_peak`, or null.
@@ -112,13 +126,10 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
 
 /// Writes the lines of the table, if the peak is an eighth above what the report shows anyway.
 pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
-    let Some(peak) = Moment::of(report) else {
+    let Some(peak) = Moment::of(report).filter(|peak| peak.is_shown(report)) else {
         return Ok(());
     };
-    let (live, shown) = (peak.ledger.total_live_bytes, report.live().total_live_bytes);
-    if live <= shown + shown / 8 {
-        return Ok(());
-    }
+    let live = peak.ledger.total_live_bytes;
     write!(
         out,
         "at the peak, after {:.2} s: live {}",

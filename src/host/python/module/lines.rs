@@ -11,7 +11,7 @@ const DOC: &core::ffi::CStr = c"lines()
 
 Return which lines of Python allocated, as a Lines: `lines` of a JSON report; None without --lines.
 
-d['at_peak'], d['at_account_peak'], d['live'], d['allocated'] and d['grown'] (since the last mark()) are lists of
+d['at_peak'], d['at_account_peak'], d['at_resident_peak'], d['live'], d['allocated'] and d['grown'] (since the last mark()) are lists of
 {'account', 'bytes', 'blocks', 'error_bytes', 'thread', 'stack'}, most bytes first; a stack is a list of {'file', 'line', 'function'}, innermost call first. d['live'] and
 d['grown'] have 'age_seconds' too, and d['live'] has 'types', a list of {'type', 'bytes', 'blocks', 'error_bytes'}. Bytes are integers. May be
 called from any thread.";

@@ -24,12 +24,12 @@ use super::mode::{Mode, mode};
 use super::next::{Offset, call};
 use crate::check::faults;
 use crate::errno::Errno;
-use crate::heap::address_limit;
+use crate::heap::{address_limit, peak_watch};
 use crate::ledger::{Account, LEDGER};
 use crate::limit::caps;
 use followed::Followed;
 use lock::with_table;
-use pyhost_os::mapping::{is_mapped, page_size};
+use pyhost_os::mapping::{FromZeros, is_mapped, page_size, resident_bytes};
 use std::ffi::{c_int, c_void};
 use table::{Sums, Table};
 
@@ -125,6 +125,9 @@ unsafe extern "C" fn pyhost_mmap(
     let is_ours =
         is_private && flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_GROWSDOWN == 0;
     let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+    if replaces {
+        peak_watch::before_release(size);
+    }
     if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
         return map();
     }
@@ -184,6 +187,7 @@ unsafe extern "C" fn pyhost_mmap(
 unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     // SAFETY: the caller's duties.
     let unmap = || unsafe { call!(MUNMAP(start, size), libc::munmap(start, size)) };
+    peak_watch::before_release(size);
     if !concerns(size) {
         return unmap();
     }
@@ -232,6 +236,7 @@ unsafe extern "C" fn pyhost_mremap(
             libc::mremap(start, old, new, flags, target)
         )
     };
+    peak_watch::before_release(old.saturating_sub(new));
     if !concerns(new) {
         return remap();
     }
@@ -369,6 +374,10 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
 /// As madvise(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    let releases = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE);
+    if releases {
+        peak_watch::before_release(size);
+    }
     // SAFETY: the caller's duties.
     let status = unsafe {
         call!(
@@ -376,7 +385,7 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
             libc::madvise(start, size, advice)
         )
     };
-    if status == 0 && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) && concerns(size) {
+    if status == 0 && releases && concerns(size) {
         caps::look_at_charges();
     }
     status
@@ -394,5 +403,22 @@ pub fn forget() {
 pub fn each(mut visit: impl FnMut(&Range)) {
     if lock::is_used() {
         with_table(|table| table.ranges().iter().for_each(&mut visit));
+    }
+}
+
+/// Visits every range that libraries may write, with the bytes of it that are resident. The table is not locked while the kernel is asked:
+/// what is mapped or given back meanwhile may be left out. Any thread at any moment, with 8 KiB of its stack.
+pub fn each_resident(mut visit: impl FnMut(&Range, u64)) {
+    let mut batch: [Range; 32] = std::array::from_fn(|_| Range::zeroed());
+    let mut behind = 0;
+    while lock::is_used() {
+        let count = with_table(|table| table.copy_behind(behind, &mut batch)).unwrap_or(0);
+        for range in &batch[..count] {
+            visit(range, resident_bytes(range.start..range.end));
+            behind = range.end;
+        }
+        if count < batch.len() {
+            return;
+        }
     }
 }

@@ -105,6 +105,14 @@ impl<'a> Table<'a> {
         self.ranges()[self.within(start, end)].first().copied()
     }
 
+    /// Copies the ranges behind an address that may be written, as many as there is room for; how many.
+    pub fn copy_behind(&self, address: usize, room: &mut [Range]) -> usize {
+        let ranges = &self.ranges()[self.behind(address)..];
+        let writable = ranges.iter().filter(|range| range.writable);
+        let pairs = room.iter_mut().zip(writable);
+        pairs.map(|(place, range)| *place = *range).count()
+    }
+
     /// Bytes between `start` and `end` that are in the list: those that may be written, and the
     /// others.
     pub fn bytes_within(&self, start: usize, end: usize) -> (usize, usize) {

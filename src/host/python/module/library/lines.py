@@ -10,6 +10,7 @@ from pyhost import _origin, _text
 _TITLES = {
     "at_peak": "lines at the peak",
     "at_account_peak": "lines at their account's peak",
+    "at_resident_peak": "lines at the highest resident size",
     "live": "live lines",
     "allocated": "lines by all that they allocated",
     "grown": "lines that grew since the mark",

@@ -1,0 +1,202 @@
+//! The moment with the most resident memory: what libraries map by themselves is resident without a request to the heaps.
+//!
+//! The resident size is at its highest right before memory is given back. So the host looks before a library unmaps
+//! memory or gives pages back, and before a big block is freed: once a MiB was given back since the last look, and at most once a
+//! millisecond. A look reads `/proc/self/statm`, some microseconds. If more is resident than ever before, by 1/32 and at least a MiB (by a
+//! tenth, once samples have taken 1/100 of the time so far and 5 ms), the host keeps a sample: the ledger, what is resident of the libraries' maps by mincore(2), 0.3 to 0.8 ms a GiB, and whose lines
+//! that is.
+//!
+//! Not seen are memory that is given back past libc's functions, and a peak that lasts less than a millisecond.
+
+use crate::errno::KeptErrno;
+use crate::heap::sampling;
+use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
+use crate::libc_exports::native::mapped;
+use crate::observe::balance::{LIBRARIES, Libraries, Library};
+use pyhost_os::cell::{HeldLatest, Latest};
+use pyhost_os::clock::monotonic;
+use pyhost_os::forks::Child;
+use pyhost_os::process::resident_and_shared;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Places that map memory and are counted separately.
+const CALLERS: usize = 32;
+
+/// What one place has mapped: the address behind the call, 0 for all other places, and bytes.
+#[derive(Clone, Copy, Debug)]
+struct CallerMaps {
+    caller: usize,
+    mapped: u64,
+    resident: u64,
+}
+
+/// A look at the process at its highest.
+#[derive(Clone, Copy, Debug)]
+pub struct ResidentSample {
+    /// Nanoseconds since the host started.
+    pub time: u64,
+    /// Resident bytes, and those of them that belong to files and shared memory.
+    pub resident: u64,
+    pub shared: u64,
+    pub ledger: Snapshot,
+    maps: [CallerMaps; CALLERS],
+}
+
+/// The maps of a sample by library.
+#[derive(Clone, Copy)]
+pub struct NamedMaps {
+    /// The sample's.
+    time: u64,
+    pub libraries: [Library; LIBRARIES],
+}
+
+pyhost_os::state! {
+    /// The highest moment so far, and when to look again.
+    static STATE: ResidentPeak {
+        sample: Latest<ResidentSample> = Latest::new(),
+        named: Latest<NamedMaps> = Latest::new(),
+        /// Resident bytes of the sample.
+        high: AtomicU64 = AtomicU64::new(0),
+        /// Nanoseconds of the clock.
+        again: AtomicU64 = AtomicU64::new(0),
+        /// Nanoseconds that samples took so far.
+        spent: AtomicU64 = AtomicU64::new(0),
+        /// The kernel's peak may be of a time before the samples.
+        was_reset: AtomicBool = AtomicBool::new(false),
+    }
+}
+
+const REST: u64 = 1_000_000;
+const LEAST_GROWTH: u64 = 1 << 20;
+/// Growth after which there is another sample, as one part in so many: usually, and if samples have taken more than their part of the
+/// time so far and an allowance.
+const GROWTH: u64 = 32;
+const LATE_GROWTH: u64 = 10;
+const PART: u64 = 100;
+const ALLOWANCE: u64 = 5_000_000;
+
+/// Nanoseconds since the process started.
+pub fn time() -> u64 {
+    monotonic().saturating_sub(HEADER.started_monotonic.load(Relaxed))
+}
+
+/// Looks, if that is due: memory is about to be given back. Any thread at any moment, outside the heap's gate.
+pub fn before_release() {
+    let now = monotonic();
+    if now >= STATE.again.load(Relaxed) {
+        STATE.again.store(now + REST, Relaxed);
+        let high = STATE.high.load(Relaxed);
+        let spent = STATE.spent.load(Relaxed);
+        let growth = match spent * PART > time() + ALLOWANCE * PART {
+            true => high / LATE_GROWTH,
+            false => high / GROWTH,
+        };
+        look_above(high + growth.max(LEAST_GROWTH));
+    }
+}
+
+/// Looks for the last time, and finds out whose the maps are. With the GIL.
+pub fn finish() {
+    look_above(STATE.high.load(Relaxed));
+    find_libraries();
+}
+
+/// Keeps a sample if so many bytes are resident, and more.
+fn look_above(least: u64) {
+    let _errno = KeptErrno::new();
+    let Some((resident, shared)) = resident_and_shared().filter(|it| it.0 > least) else {
+        return;
+    };
+    STATE.high.store(resident, Relaxed);
+    let begun = monotonic();
+    let nothing = CallerMaps {
+        caller: 0,
+        mapped: 0,
+        resident: 0,
+    };
+    let mut sample = ResidentSample {
+        time: time(),
+        resident,
+        shared,
+        ledger: LEDGER.snapshot(),
+        maps: [nothing; CALLERS],
+    };
+    let has_lines = sampling::is_on()
+        && sampling::with_in_handler(|samples| samples.begin_resident_peak()).is_some();
+    mapped::each_resident(|range, resident| {
+        if has_lines && range.sample != 0 {
+            sampling::with_in_handler(|samples| {
+                samples.add_resident(Account::Mapped as u8, range.sample, resident);
+            });
+        }
+        let named = &mut sample.maps[..CALLERS - 1];
+        let place = named
+            .iter()
+            .position(|it| it.mapped == 0 || it.caller == range.caller);
+        let maps = &mut sample.maps[place.unwrap_or(CALLERS - 1)];
+        if place.is_some() {
+            maps.caller = range.caller;
+        }
+        maps.mapped += (range.end - range.start) as u64;
+        maps.resident += resident;
+    });
+    STATE.sample.set(&sample);
+    STATE.spent.fetch_add(monotonic() - begun, Relaxed);
+    crate::resident::note(resident);
+}
+
+/// Finds out which libraries' the maps of the sample are. Takes the dynamic linker's lock.
+pub fn find_libraries() {
+    let Some(sample) = STATE.sample.get() else {
+        return;
+    };
+    let mut libraries = Libraries::NONE;
+    sample.maps.iter().for_each(|it| libraries.note(it.caller));
+    libraries.find();
+    for maps in &sample.maps {
+        libraries.add(maps.caller, maps.mapped, maps.resident);
+    }
+    STATE.named.set(&NamedMaps {
+        time: sample.time,
+        libraries: libraries.all(),
+    });
+}
+
+/// Forgets what was seen. The kernel's peak stays.
+pub fn restart() {
+    STATE.was_reset.store(true, Relaxed);
+    STATE.sample.clear();
+    STATE.high.store(0, Relaxed);
+}
+
+/// In a forked child, whose memory has a peak of its own.
+pub fn begin_child(child: &Child) {
+    STATE.was_reset.store(false, Relaxed);
+    STATE.sample.clear_in_child(child);
+    STATE.named.clear_in_child(child);
+    STATE.high.store(0, Relaxed);
+}
+
+impl ResidentSample {
+    /// Bytes of the libraries' maps that are resident.
+    pub fn mapped(&self) -> u64 {
+        self.maps.iter().map(|it| it.resident).sum()
+    }
+
+    /// By how many bytes the process's `peak` is higher; None if that may be of another time.
+    pub fn missed(&self, peak: u64) -> Option<u64> {
+        let is_whole = !STATE.was_reset.load(Relaxed);
+        is_whole.then(|| peak.saturating_sub(self.resident))
+    }
+
+    /// The maps by library; None if they were not found out. Any thread, also in a signal handler.
+    pub fn named(&self) -> Option<HeldLatest<'static, NamedMaps>> {
+        STATE.named.hold().filter(|named| named.time == self.time)
+    }
+}
+
+/// The highest moment that was seen. Any thread, also in a signal handler.
+pub fn highest() -> Option<HeldLatest<'static, ResidentSample>> {
+    STATE.sample.hold()
+}
