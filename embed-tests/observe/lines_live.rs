@@ -623,7 +623,7 @@ print('done')
 "
     );
     let mounted = format!(
-        "mount -t tmpfs -o size=2m,mode=700 none '{disk}' || exit 99
+        "mount -t tmpfs -o size=4m,mode=700 none '{disk}' || exit 99
         exec '{PYHOST}' --live='{disk}' --lines=1 --stats=file='{report}' -c \"$0\"",
         disk = disk.display(),
         report = report.display()
