@@ -10,6 +10,8 @@ from typing_extensions import NotRequired, ParamSpec, Self, TypeAlias, TypeVar
 
 _Account: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped"]
 _Scope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total"]
+# "owned" is the total without the maps of libraries.
+_CapScope: TypeAlias = Literal["raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total", "owned"]
 # A number of bytes, or a text such as "64M": K, M, G are powers of 1024, KB, MB, GB of 1000.
 _Size: TypeAlias = int | str
 
@@ -24,6 +26,7 @@ class _Refusal(TypedDict):
     size_bytes: int
     cap_bytes: int
     live_bytes: int
+    maps_bytes: int
     how: Literal["null", "raised", "fatal"]
     limit: _LimitOfRefusal | None
     traceback: list[str]
@@ -449,10 +452,10 @@ def unload_ipython_extension(shell: Any) -> None:
 
 # --- caps
 
-def set_cap(size: _Size | None, account: _Scope | None = None, *, soft: bool = False) -> None:
-    """Cap the live bytes of an account, or of all together, from here on; None takes the cap away."""
+def set_cap(size: _Size | None, account: _CapScope | None = None, *, soft: bool = False) -> None:
+    """Cap the live bytes of an account, or of all together with libraries' maps, from here on; None takes the cap away."""
 
-def get_cap(account: _Scope | None = None, *, soft: bool = False) -> int | None:
+def get_cap(account: _CapScope | None = None, *, soft: bool = False) -> int | None:
     """The cap in bytes; None without one."""
 
 def headroom(account: _Scope | None = None) -> int | None:
@@ -471,7 +474,7 @@ def on_pressure(function: _F, /) -> _F:
 class limit:
     """Context manager that caps how much an account, or all together, may grow while its block runs."""
 
-    def __new__(cls, size: _Size, account: _Scope | None = None) -> Self: ...
+    def __new__(cls, size: _Size, account: _CapScope | None = None) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /

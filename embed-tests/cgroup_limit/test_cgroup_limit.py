@@ -10,6 +10,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import fixed_caps
 import groups
 import libraries
 import run as command
@@ -83,6 +84,34 @@ class LibraryTests(unittest.TestCase):
         self.assertFalse(libraries.is_right("jemalloc", "status 53: x", 0, told(95, 5)))
         self.assertFalse(libraries.is_right("mmap", good, 0, {"mapped": []}))
         self.assertTrue(libraries.is_right("system", good, 0, {"mapped": []}))
+
+
+class FixedCapTests(unittest.TestCase):
+    def test_steps_grow_to_the_largest(self):
+        steps = fixed_caps.steps(6)
+        self.assertEqual((steps[0], len(steps)), (256 << 10, 6))
+        self.assertEqual(steps, sorted(steps))
+        self.assertLess(abs(steps[-1] - 80_000_000), 4096)
+
+    def test_an_end_with_status_53_has_a_line_and_a_dossier(self):
+        line = "pyhost: fatal: cap of 1.0 GiB (total) reached: mapped asked for 8 bytes; exit status 53"
+        dossier = "pyhost: cap of 1.0 GiB (total) reached: mapped asked for 8 bytes\n"
+        self.assertEqual(fixed_caps.end_in_words("status 53: " + line, dossier + line), "53")
+        self.assertNotEqual(fixed_caps.end_in_words("status 53: " + line, line), "53")
+        self.assertNotEqual(fixed_caps.end_in_words("status 250: Aborted", dossier + line), "53")
+        self.assertEqual(fixed_caps.end_in_words("caught after 3 steps; finished", ""), "caught")
+
+    def test_a_run_is_right_that_stays_below_the_cap_beside_files_and_stacks(self):
+        mib = 1 << 20
+        for end, peak, facts, right in (
+            ("caught", 560 * mib, {"beside": 40 * mib}, True),
+            ("53", 560 * mib, {"beside": 40 * mib}, True),
+            ("caught", 590 * mib, {"beside": 40 * mib}, False),
+            ("caught", 560 * mib, {}, False),
+            ("status 250: Aborted", 100 * mib, {"beside": 40 * mib}, False),
+            ("timed out", 0, {"beside": 0}, False),
+        ):
+            self.assertEqual(fixed_caps.is_right("512M", end, peak, facts), right, (end, peak))
 
 
 class CommandTests(unittest.TestCase):

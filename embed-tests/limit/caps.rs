@@ -305,6 +305,53 @@ except MemoryError: pass";
 }
 
 #[test]
+fn what_libraries_map_and_touch_counts_below_a_cap_of_all_and_below_a_limit() {
+    for (arguments, how) in [
+        (&["--cap", "64M"][..], "capped"),
+        (&["--cap", "owned=64M"], "owned"),
+        (&[], "limited"),
+    ] {
+        let run = Run::host().args(arguments).arg(script("capped_maps.py"));
+        let outcome = run.arg(how).ok();
+        assert_eq!(outcome.last_line(), "finished", "{how} {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_library_that_ends_the_process_for_a_refused_map_leaves_a_dossier_and_status_53() {
+    let code = "import mmap, os
+def new(size): return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+kept = new(20 << 20)
+kept.write(b'x' * len(kept))
+try: new(48 << 20)
+except OSError: os.abort()";
+    let (outcome, report) = Run::host().args(["--cap", "64M"]).code(code).reported();
+    assert_eq!(outcome.code(), 53, "{outcome:#?}");
+    let last = outcome
+        .stderr
+        .lines()
+        .rfind(|line| line.starts_with("pyhost: fatal: "));
+    let last = last.unwrap_or_default();
+    let text = "cap of 64.0 MiB (total) reached: mapped asked for 50331648 bytes with ";
+    assert!(
+        last.contains(text) && last.ends_with("exit status 53"),
+        "{outcome:#?}"
+    );
+    assert!(
+        last.contains(" and 20.0 MiB of libraries' maps; "),
+        "{last}"
+    );
+    assert_eq!(
+        report["caps"]["dossier"]["traceback"][0],
+        "<string>:6 in <module>"
+    );
+    // One that has as much now ends it for another reason.
+    let code = code.replace("os.abort()", "kept.close(); new(48 << 20); os.abort()");
+    let outcome = Run::host().args(["--cap", "64M"]).code(&code).run();
+    assert_eq!(outcome.code(), 128 + libc::SIGABRT, "{outcome:#?}");
+}
+
+#[test]
 fn limits_hold_for_their_block_alone() {
     let outcome = Run::host().arg(script("cap_limits.py")).timeout(300).ok();
     assert_eq!(outcome.last_line(), "finished");

@@ -13,7 +13,7 @@ use crate::forks::Fork;
 use crate::heap;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
-use crate::libc_exports::native::{self, Mode};
+use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::region;
 use crate::observe::exit_report;
@@ -246,6 +246,7 @@ fn begin_observation(
     if is_capped {
         cap_errors::prepare_errors(gil);
     }
+    caps::measure_maps_by(mapped::resident);
     caps::start(&options.caps, heap::slot())?;
     leaks::start(
         gil,

@@ -545,6 +545,29 @@ mod tests {
     }
 
     #[test]
+    #[cfg(not(miri))]
+    fn what_is_resident_is_what_was_touched_and_is_still_there() {
+        let page = page_size() as usize;
+        // More than one question's worth, of which a part was never touched.
+        let mut mapping = Mapping::reserve(10_000 * page).unwrap();
+        assert!(advise_no_huge_pages(&mapping));
+        assert_eq!(resident_bytes(mapping.addresses()), 0);
+        mapping.clear(0..page);
+        mapping.clear(4095 * page..4097 * page);
+        mapping.clear(9_990 * page..10_000 * page);
+        assert_eq!(resident_bytes(mapping.addresses()), 13 * page as u64);
+        assert!(mapping.give_back(9_990 * page..9_995 * page));
+        assert_eq!(resident_bytes(mapping.addresses()), 8 * page as u64);
+        let gone = mapping.addresses();
+        drop(mapping);
+        assert_eq!(resident_bytes(gone), 0);
+    }
+
+    fn advise_no_huge_pages(mapping: &Mapping) -> bool {
+        advise_huge_pages(mapping.start().as_ptr(), mapping.bytes(), false)
+    }
+
+    #[test]
     fn pages_that_were_given_back_read_as_zeros() {
         let page = page_size() as usize;
         let mut mapping = Mapping::reserve(3 * page).unwrap();

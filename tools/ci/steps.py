@@ -155,6 +155,9 @@ def on_newest(python, version, builds):
     yield step("libraries below a control group's limit, a slice", "bash", "-euc", 'site=$("${@:2}" libraries)\n'
                'exec python3 embed-tests/cgroup_limit/libraries.py --slice --host "$1" --site "$site"', "bash", host, *make, seconds=40,
                locks=GROUPS)
+    yield step("libraries below a fixed cap, a slice", "bash", "-euc", 'site=$("${@:2}" libraries)\n'
+               'exec python3 embed-tests/cgroup_limit/fixed_caps.py --caps 512M --runs 2 --kinds polars jemalloc mimalloc mmap '
+               '--host "$1" --site "$site"', "bash", host, *make, seconds=40)
 
 
 def table():

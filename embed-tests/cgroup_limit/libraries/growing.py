@@ -1,9 +1,12 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, system, jemalloc, mimalloc (pools of pyarrow) or mmap; bytes of a step; the file that is told which
-library had mapped how much before all was dropped.
+argv: polars, system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, mmap, or mixed, which takes turns of objects
+and of all those that are there; bytes of a step; the file that is told which library had mapped how much before all was
+dropped, and after the first step, what the process has of files and stacks.
 """
 
+import errno
+import itertools
 import json
 import mmap
 import sys
@@ -12,13 +15,34 @@ import time
 KIND, STEP, TOLD = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 
-def stepper():
+def stepper(kind):
     """Returns a function that makes STEP bytes, each of them written to."""
-    if KIND == "polars":
+    if kind == "mixed":
+        steps = [lambda number: [str(number + n) for n in range(STEP // 64)]]
+        for one in ("polars", "jemalloc", "duckdb", "numpy", "mmap"):
+            try:
+                steps.append(stepper(one))
+            except ImportError:
+                pass
+        turns = itertools.cycle(steps)
+        return lambda number: next(turns)(number)
+    if kind == "polars":
         import polars
         numbers = STEP // 8
         return lambda number: polars.select(polars.int_range(number, number + numbers, eager=False).alias("n"))
-    if KIND == "mmap":
+    if kind == "numpy":
+        import numpy
+        return lambda number: numpy.ones(STEP // 8)
+    if kind == "duckdb":
+        import duckdb
+        database = duckdb.connect(config={"memory_limit": "1TB", "temp_directory": ""})
+
+        def table(number):
+            # Of numbers that do not compress.
+            database.execute("create table t%d as select hash(range) n from range(%d)" % (number, STEP // 8))
+            return database
+        return table
+    if kind == "mmap":
         filling = b"x" * STEP
 
         def mapped(_):
@@ -27,8 +51,8 @@ def stepper():
             return made
         return mapped
     import pyarrow
-    pool = getattr(pyarrow, KIND + "_memory_pool")()
-    assert pool.backend_name == KIND
+    pool = getattr(pyarrow, kind + "_memory_pool")()
+    assert pool.backend_name == kind
     return lambda number: pyarrow.repeat(number, STEP // 8, memory_pool=pool)
 
 
@@ -38,23 +62,46 @@ def work(number):
     assert json.loads(json.dumps(rows)) == rows
 
 
+def tell(**told):
+    with open(TOLD, "w", encoding="ascii") as file:
+        json.dump(told, file)
+
+
+def beside():
+    """Returns the bytes of files, stacks and shared memory, which no cap counts."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        figures = dict(line.split(":", 1) for line in file)
+    threads = int(figures["Threads"])
+    return sum(int(figures[name].split()[0]) for name in ("RssFile", "RssShmem", "VmStk")) * 1024 + threads * 65536
+
+
+def is_refused(error):
+    """Says whether an error is of memory that was refused: Python's mmap and duckdb raise others than MemoryError."""
+    return isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM or \
+        type(error).__name__ == "OutOfMemoryException"
+
+
 def main():
     import pyhost
-    step, kept, steps = stepper(), [], 0
+    step, kept, steps = stepper(KIND), [], 0
     try:
         while True:
             kept.append(step(steps))
             steps += 1
-    except MemoryError:
-        pass
-    with open(TOLD, "w", encoding="ascii") as file:
-        json.dump({"steps": steps, "mapped": pyhost.balance_sheet()["mapped"],
-                   "live": pyhost.memory_stats()["accounts"]["mapped"]["live_bytes"]}, file)
+            if steps == 1:
+                tell(steps=steps, beside=beside())
+    except Exception as error:
+        if not is_refused(error):
+            raise
+    tell(steps=steps, beside=beside(), mapped=pyhost.balance_sheet()["mapped"],
+         live=pyhost.memory_stats()["accounts"]["mapped"]["live_bytes"])
+    if KIND in ("duckdb", "mixed"):
+        step = None  # closes the database
     kept.clear()
     work(2000)
     # polars gives back what was dropped seconds later, by a thread of its own. What is larger than what the limit
     # leaves may be refused until then, and not for ever.
-    for _ in range(300 if KIND == "polars" else 1):
+    for _ in range(300 if KIND in ("polars", "mixed", "duckdb") else 1):
         try:
             work(20000)
             break

@@ -19,6 +19,7 @@ pub fn settings(values: &Values) -> Result<CapSettings, Error> {
             Some(CapSize::Share(_) | CapSize::Auto) => {}
             None => hard.0.push(Rule {
                 scope: Scope::Total,
+                is_owned: false,
                 size: CapSize::Bytes(most),
             }),
         }

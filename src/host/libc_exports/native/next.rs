@@ -157,6 +157,7 @@ found::symbols! {
         unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
     MPROTECT = "mprotect": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
     MADVISE = "madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+    SBRK = "sbrk": unsafe extern "C" fn(isize) -> *mut c_void;
     #[cfg(target_env = "gnu")]
     PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
     #[cfg(target_env = "gnu")]

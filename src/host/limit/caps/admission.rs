@@ -321,7 +321,8 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     LEDGER.count_refusal(Account::Mapped);
     if let Some(python) = python() {
         begin(scope);
-        record(scope, Account::Mapped, asked, How::Null, python);
+        let refusal = record(scope, Account::Mapped, asked, How::Null, python);
+        external::note_refused(asked, refusal.number);
     }
 }
 

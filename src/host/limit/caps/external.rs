@@ -1,19 +1,22 @@
-//! Growth past malloc under `--cap auto`: libraries that map memory themselves.
+//! Growth past malloc under `--cap auto`, or below a cap that counts maps: libraries that map memory themselves.
 //!
 //! A page that is touched cannot be refused, so the script is notified early: if less than a *zone* is
 //! left of the limit, or a map would leave less, and libraries have mapped at least as much, the main thread gets a `MemoryError` at
 //! its next suitable safe point, which may be the end of the call that mapped. If half of the rest is used
 //! before that, it gets the error at any safe point but a loop's jump. It gets another error only if the
-//! charges have grown by a large part of the rest. A map that is larger than the rest is refused.
+//! charges have grown by a large part of the rest. A map that is larger than the rest is refused. Some libraries then end the
+//! process by `abort`, which is an end by the caps.
 //!
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::python::{Notice, Python, python};
-use super::refusal::How;
+use super::refusal::{How, Refusal};
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::cpython::frames::CodePlace;
+use crate::heap::thread_number;
 use crate::ledger::{Account, LEDGER};
+use pyhost_os::clock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
@@ -44,8 +47,27 @@ pyhost_os::state! {
             charged: AtomicI64::new(0),
             patience: AtomicI64::new(0),
         },
+        refused: RefusedMap = RefusedMap {
+            thread: AtomicUsize::new(0),
+            time: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
+        },
     }
 }
+
+/// The map that was refused last; `thread` is 0 if there is none, or a larger one was granted since.
+struct RefusedMap {
+    thread: AtomicUsize,
+    /// In nanoseconds of the monotonic clock.
+    time: AtomicU64,
+    bytes: AtomicUsize,
+    /// The refusal's number; 0 if it was not recorded.
+    number: AtomicU64,
+}
+
+/// For how long after a refused map its thread may end the process on its account, in nanoseconds.
+const LAST_WORDS: u64 = 1_000_000_000;
 
 /// The last error that was raised since much of the limit was left; `external` is 0 if none was.
 struct Last {
@@ -115,22 +137,83 @@ impl Last {
 
 /// Whether a library may map `bytes` more. Any thread at any moment.
 pub(super) fn fits_limit(bytes: usize) -> bool {
+    let size = i64::try_from(bytes).unwrap_or(i64::MAX);
+    let fits = watch::is_far(size) || fits_rest(bytes, size);
+    if fits && bytes >= ERROR.refused.bytes.load(Relaxed) {
+        ERROR.refused.thread.store(0, Relaxed);
+    }
+    fits
+}
+
+/// [`fits_limit`] if the limit is near.
+fn fits_rest(bytes: usize, size: i64) -> bool {
     read(watch::is_large_map(bytes));
-    let Some((limit, left)) = watch::left_for_map(bytes) else {
+    let look = || watch::left_for_map(bytes);
+    let fits = |left: Option<(u64, i64)>| left.is_none_or(|(_, left)| size <= left);
+    let mut left = look();
+    if !fits(left) && watch::follows_maps() {
+        read(true);
+        left = look();
+    }
+    let Some((limit, left)) = left else {
         return true;
     };
-    let size = i64::try_from(bytes).unwrap_or(i64::MAX);
     let fits = size <= left;
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
-    if !is_reserve {
+    if !fits && watch::is_work_space(size) {
+        return true;
+    }
+    let mut number = 0;
+    if !is_reserve || fits && watch::follows_maps() {
         ERROR.asked.store(bytes, Relaxed);
-        let counted = if fits { 0 } else { refuse(limit, bytes) };
-        if !fits || left - size < zone(limit) && is_at_work(limit) {
-            call_for(limit, left, mapped() + size / 2, counted);
+        number = if fits { 0 } else { refuse(limit, bytes) };
+        if !fits || left - size < least_rest(limit, size) && is_at_work(limit) {
+            call_for(limit, left, mapped() + size / 2, number);
         }
     }
+    if !fits {
+        note_refused(bytes, number);
+    }
     fits
+}
+
+/// How much a map of `size` bytes must leave of a limit if there is to be no error: below a cap that counts maps as much as the
+/// next one takes, which would be refused, if that is a quarter of what libraries have touched at most.
+fn least_rest(limit: u64, size: i64) -> i64 {
+    match (watch::external(), watch::charged()) {
+        // What a block of code has grown by may be less than what was mapped before it.
+        (Some(external), Some((_, charged))) if watch::follows_maps() => {
+            zone(limit).max(size.min(external.min(charged) / 4))
+        }
+        _ => zone(limit),
+    }
+}
+
+/// Keeps a refused map for [`aborts`]. `number` is that of the refusal; 0 if it was not recorded.
+pub(super) fn note_refused(bytes: usize, number: u64) {
+    ERROR.refused.bytes.store(bytes, Relaxed);
+    ERROR.refused.number.store(number, Relaxed);
+    ERROR.refused.time.store(clock::monotonic(), Relaxed);
+    ERROR.refused.thread.store(thread_number(), Relaxed);
+}
+
+/// The refusal on whose account the calling thread ends the process by `abort`: of a map, a moment ago, which is recorded if
+/// it was not. Any thread, also inside a signal handler.
+pub(super) fn aborts(python: &Python) -> Option<Refusal> {
+    let refused = &ERROR.refused;
+    let age = clock::monotonic().saturating_sub(refused.time.load(Relaxed));
+    if refused.thread.load(Relaxed) != thread_number() || age > LAST_WORDS {
+        return None;
+    }
+    let is_known = |last: Refusal| last.account == Account::Mapped;
+    if refused.number.load(Relaxed) == 0 || !refusal::last().is_some_and(is_known) {
+        let (limit, charged) = watch::charged()?;
+        LEDGER.count_refusal(Account::Mapped);
+        let bytes = refused.bytes.load(Relaxed);
+        record(refusal::next(), bytes, limit, charged, How::Null, python);
+    }
+    refusal::last()
 }
 
 /// Keeps a refused map as the last refusal, with a dossier, and returns its number.
@@ -163,7 +246,7 @@ fn look(limit: u64, left: i64) {
         if has_room(limit, left - ERROR.asked.load(Relaxed) as i64) {
             ERROR.last.forget();
         }
-    } else if left < zone(limit) && is_at_work(limit) {
+    } else if left < zone(limit) && is_at_work(limit) && watch::has_grown() {
         call_for(limit, left, mapped() - zone(limit) / 4, 0);
     }
 }
@@ -227,6 +310,7 @@ pub(super) fn notice(python: &Python) -> Option<Notice> {
         ERROR.state.store(MISSED, Relaxed);
         return Some(Notice::Elsewhere);
     }
+    watch::look_soon();
     read(true);
     if !ERROR.is(POSTED) {
         return None; // given back meanwhile

@@ -3,7 +3,8 @@
 //!
 //! A cap is a ceiling for good, its reserve inside it. A limit caps the growth of a scope since
 //! its block was entered; the room in which Python handles the error is above it, and below the
-//! cap. All functions but [`binding`] are for callers that hold the GIL.
+//! cap. Both count the maps of libraries beside the total's live bytes, unless it is to count what the accounts own alone.
+//! All functions but [`binding`] and those on maps are for callers that hold the GIL.
 
 use super::shortages;
 use crate::heap::source_line::SourceLine;
@@ -23,7 +24,7 @@ const RESERVE: (u64, u64) = (2 << 20, 4 << 20);
 pub struct CodeBlockLimit {
     /// The growth that it allows, in bytes.
     pub bytes: u64,
-    /// The scope's live bytes when the block was entered.
+    /// The scope's live bytes when the block was entered, with the maps that it counts.
     pub base: u64,
     /// The line of the `with` statement.
     pub source: SourceLine,
@@ -46,7 +47,7 @@ impl CodeBlockLimit {
 pub enum LimitError {
     /// The scope has so many bytes live, and with its reserve needs so many.
     Low {
-        /// Live bytes of the moment.
+        /// Live bytes of the moment, with the maps that it counts.
         live: u64,
         /// The least cap.
         least: u64,
@@ -60,26 +61,39 @@ pub enum LimitError {
 #[derive(Clone, Copy)]
 struct Open {
     scope: Scope,
+    with_maps: bool,
     /// Where the growth that the block was granted ends.
     hold: u64,
 }
 
 struct Table {
     caps: [Option<u64>; Scope::COUNT],
+    /// Whether the total's cap counts maps.
+    with_maps: bool,
     limits: [Option<Open>; LIMITS],
 }
+
+/// The lowest of the caps and limits of a scope: its height, where its reserve begins, and 1 + the index of the limit
+/// that it is; 0 for a cap.
+type Fixed = [AtomicU64; 3];
+
+/// The place of those heights of the total that count maps.
+const WITH_MAPS: usize = Scope::COUNT;
 
 pyhost_os::state! {
     /// The caps in force, by scope.
     static STATE: CapTable {
         table: Mutex<Table> = Mutex::new(Table {
             caps: [None; Scope::COUNT],
+            with_maps: false,
             limits: [None; LIMITS],
         }),
         /// For each scope 1 + the index of the limit that is its ceiling; 0 if its cap is.
         binding: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT],
-        /// The cap and the hold of each scope by caps and limits, without [`CapTable::followed`].
-        fixed: [[AtomicU64; 2]; Scope::COUNT] = [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)] }; Scope::COUNT],
+        /// What caps and limits say of each scope, without [`CapTable::followed`]; last the total's that count maps.
+        fixed: [Fixed; WITH_MAPS + 1] = [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX), AtomicU64::new(0)] }; WITH_MAPS + 1],
+        /// The resident bytes of libraries' maps, when they were measured last.
+        maps: AtomicU64 = AtomicU64::new(0),
         /// The largest total that the charges of a control group allow.
         followed: AtomicU64 = AtomicU64::new(u64::MAX),
         /// The most of it that is its reserve.
@@ -132,14 +146,28 @@ pub fn live(scope: Scope) -> u64 {
 impl Table {
     /// Makes the lowest of what stands over a scope the ledger's ceiling.
     fn apply(&self, scope: Scope, slot: &Slot) {
-        let base = self.caps[scope.index()];
+        self.fix(scope, false);
+        if scope == Scope::Total {
+            self.fix(scope, true);
+        }
+        combine(scope);
+        if LEDGER.cap(scope).is_some() {
+            LEDGER.close_windows(slot);
+        }
+        shortages::of(scope).end();
+    }
+
+    /// Finds the lowest of what stands over a scope, of that which counts maps, or not.
+    fn fix(&self, scope: Scope, with_maps: bool) {
+        let counts_maps = self.with_maps && scope == Scope::Total;
+        let base = self.caps[scope.index()].filter(|_| counts_maps == with_maps);
         let cap = base.unwrap_or(u64::MAX);
         let mut hold = base.map_or(u64::MAX, |cap| cap.saturating_sub(reserve(scope, cap)));
         let mut height = cap;
         let mut binding = 0;
         for (index, limit) in self.limits.iter().enumerate() {
             if let Some(open) = limit
-                && open.scope == scope
+                && (open.scope, open.with_maps) == (scope, with_maps)
                 && open.hold < hold
             {
                 hold = open.hold;
@@ -148,22 +176,73 @@ impl Table {
                 binding = index + 1;
             }
         }
-        STATE.binding[scope.index()].store(binding, Relaxed);
-        STATE.fixed[scope.index()][0].store(height, Relaxed);
-        STATE.fixed[scope.index()][1].store(hold, Relaxed);
-        combine(scope);
-        if LEDGER.cap(scope).is_some() {
-            LEDGER.close_windows(slot);
+        let place = if with_maps { WITH_MAPS } else { scope.index() };
+        let figures = [height, hold, binding as u64];
+        for (place, figure) in STATE.fixed[place].iter().zip(figures) {
+            place.store(figure, Relaxed);
         }
-        shortages::of(scope).end();
+    }
+}
+
+/// The height, the hold and the binding limit at a place of [`CapTable::fixed`].
+fn fixed(place: usize) -> [u64; 3] {
+    [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed))
+}
+
+/// What maps count against beside live bytes: the size of the cap or limit, and the sum from which on maps are refused, so
+/// that the reserve stays. Returns `None` if nothing that stands over the total counts them.
+pub(super) fn with_maps() -> Option<(u64, u64)> {
+    let [cap, hold, binding] = fixed(WITH_MAPS);
+    let size = match (binding as usize).checked_sub(1) {
+        _ if hold == u64::MAX => return None,
+        None => cap,
+        Some(index) => LABELS[index].get()?.bytes,
+    };
+    Some((size, hold))
+}
+
+/// The resident bytes of libraries' maps, when they were measured last; 0 if nothing counts them.
+pub(super) fn maps() -> u64 {
+    STATE.maps.load(Relaxed)
+}
+
+/// Notes the resident bytes of libraries' maps: the ceilings that count them are lower by so much. Any thread, also inside the
+/// allocator.
+pub(super) fn set_maps(bytes: u64) {
+    let before = STATE.maps.swap(bytes, Relaxed);
+    if before != bytes {
+        combine(Scope::Total);
+    }
+    // As in `follow`.
+    if before + RESERVE.0 / 2 < bytes {
+        shortages::of(Scope::Total).end();
+    }
+}
+
+/// The cap of a scope, and the bytes of libraries' maps that it counts.
+pub(super) fn cap_and_maps(scope: Scope) -> (u64, u64) {
+    let ([cap, hold, _], maps) = (fixed(WITH_MAPS), maps());
+    let is_lower = |other: u64| hold != u64::MAX && hold.saturating_sub(maps) <= other;
+    match scope {
+        Scope::Total if is_lower(fixed(scope.index())[1]) => (cap, maps),
+        _ => (LEDGER.cap(scope).unwrap_or(0), 0),
     }
 }
 
 /// Makes the lower of the fixed heights and of what is followed the ledger's ceiling.
 fn combine(scope: Scope) {
-    let [cap, hold] = &STATE.fixed[scope.index()];
-    let (mut cap, mut hold) = (cap.load(Relaxed), hold.load(Relaxed));
+    let [mut cap, mut hold, mut binding] = fixed(scope.index());
     let followed = STATE.followed.load(Relaxed);
+    if let (Scope::Total, [height, begins, limit]) = (scope, fixed(WITH_MAPS))
+        && begins != u64::MAX
+    {
+        let maps = maps();
+        cap = cap.min(height.saturating_sub(maps));
+        if begins.saturating_sub(maps) < hold {
+            (hold, binding) = (begins.saturating_sub(maps), limit);
+        }
+    }
+    STATE.binding[scope.index()].store(binding as usize, Relaxed);
     if let Scope::Total | Scope::Account(Account::Obj) = scope
         && hold != u64::MAX
     {
@@ -231,14 +310,19 @@ pub(super) fn set_most(bytes: u64) {
 }
 
 /// Sets the cap of a scope, or takes it away. Changes nothing if the cap is below what is live and its reserve, or above what
-/// may be. `slot` is the calling thread's.
-pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError> {
+/// may be. It counts `maps`, the resident bytes of libraries' maps, if there are any to count. `slot` is the calling thread's.
+pub(super) fn set(
+    scope: Scope,
+    cap: Option<u64>,
+    maps: Option<u64>,
+    slot: &Slot,
+) -> Result<(), LimitError> {
     let most = STATE.most.load(Relaxed);
     if scope == Scope::Total && cap.unwrap_or(u64::MAX) > most {
         return Err(LimitError::High(most));
     }
     if let Some(cap) = cap {
-        let live = live(scope);
+        let live = live(scope) + maps.unwrap_or(0);
         let least = live + reserve(scope, cap);
         if cap < least {
             return Err(LimitError::Low { live, least });
@@ -246,6 +330,9 @@ pub fn set(scope: Scope, cap: Option<u64>, slot: &Slot) -> Result<(), LimitError
     }
     locked(|table| {
         table.caps[scope.index()] = cap;
+        if scope == Scope::Total {
+            table.with_maps = maps.is_some();
+        }
         table.apply(scope, slot);
     });
     Ok(())
@@ -256,15 +343,21 @@ pub fn get(scope: Scope) -> Option<u64> {
     locked(|table| table.caps[scope.index()])
 }
 
-/// Opens a limit over a scope; its number, for [`leave`].
-pub fn enter(scope: Scope, limit: CodeBlockLimit, slot: &Slot) -> Result<usize, LimitError> {
-    let base = live(scope);
+/// Opens a limit over a scope, with `maps` as in [`set`]; its number, for [`leave`].
+pub(super) fn enter(
+    scope: Scope,
+    limit: CodeBlockLimit,
+    maps: Option<u64>,
+    slot: &Slot,
+) -> Result<usize, LimitError> {
+    let base = live(scope) + maps.unwrap_or(0);
     locked(|table| {
         let free = table.limits.iter().position(Option::is_none);
         let index = free.ok_or(LimitError::Full)?;
         LABELS[index].set(&CodeBlockLimit { base, ..limit });
         table.limits[index] = Some(Open {
             scope,
+            with_maps: maps.is_some(),
             hold: base.saturating_add(limit.bytes),
         });
         table.apply(scope, slot);
@@ -273,7 +366,7 @@ pub fn enter(scope: Scope, limit: CodeBlockLimit, slot: &Slot) -> Result<usize, 
 }
 
 /// Closes a limit.
-pub fn leave(index: usize, slot: &Slot) {
+pub(super) fn leave(index: usize, slot: &Slot) {
     locked(|table| {
         if let Some(open) = table.limits.get_mut(index).and_then(Option::take) {
             table.apply(open.scope, slot);
@@ -286,7 +379,7 @@ const WINDOWS: i64 = 64 << 10;
 
 /// Bytes that may still be booked to a scope before its reserve, by the bytes that all threads have
 /// published. Returns `None` if the scope has no ceiling. `slot` is the calling thread's.
-pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
+pub(super) fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     let hold = LEDGER.hold(scope)? as i64;
     LEDGER.close_windows(slot);
     Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)

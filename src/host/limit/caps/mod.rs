@@ -26,12 +26,13 @@ mod watch;
 mod zone;
 
 pub use admission::{error_ended, may_start_thread, notice};
-pub use limits::{CodeBlockLimit, LimitError, enter, get, headroom, leave, live, set, stack_moved};
+pub use limits::{CodeBlockLimit, LimitError, get, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Notice, Python, Role, connect};
 pub use refusal::{How, Refusal, last};
-pub use settings::{CapSettings, CapSize, Rule, Rules, Share};
+pub use settings::{CapSettings, CapSize, OWNED, Rule, Rules, Share};
 pub use start::start;
+pub use watch::measure_maps_by;
 
 use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
@@ -70,9 +71,16 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     }
 }
 
+/// A request before which what libraries have touched is looked at.
+const LARGE: usize = 256 << 10;
+
 /// Whether a request for `bytes` may be met, before anything is allocated for it: one that is too
 /// large for what is left is refused here. `book` has the last word. Inside the heap's gate.
 fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
+    // Libraries may have touched much since the last reading.
+    if bytes >= LARGE && watch::follows_maps() {
+        external::read(watch::is_large_map(bytes));
+    }
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         Some(_) if is_connected() => {
             external::read(true);
@@ -95,6 +103,52 @@ pub fn admits_map(bytes: usize) -> bool {
             false
         }
     }
+}
+
+/// Sets the cap of a scope, or takes it away. The total's counts the maps of libraries if it is to and can. An error changes
+/// nothing. `slot` is the calling thread's, as below; all with the GIL.
+pub fn set(scope: Scope, cap: Option<u64>, with_maps: bool, slot: &Slot) -> Result<(), LimitError> {
+    limits::set(scope, cap, maps_of(scope, with_maps), slot)?;
+    watch::ceilings_changed();
+    Ok(())
+}
+
+/// Opens a limit over a scope, the total's with maps as in [`set`]; its number, for [`leave`].
+pub fn enter(
+    scope: Scope,
+    limit: CodeBlockLimit,
+    with_maps: bool,
+    slot: &Slot,
+) -> Result<usize, LimitError> {
+    let number = limits::enter(scope, limit, maps_of(scope, with_maps), slot)?;
+    watch::ceilings_changed();
+    Ok(number)
+}
+
+/// Closes a limit.
+pub fn leave(number: usize, slot: &Slot) {
+    limits::leave(number, slot);
+    watch::ceilings_changed();
+}
+
+/// Bytes that may still be booked to a scope before its reserve; `None` if it has no ceiling.
+pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
+    maps_of(scope, limits::with_maps().is_some());
+    limits::headroom(scope, slot)
+}
+
+fn maps_of(scope: Scope, are_counted: bool) -> Option<u64> {
+    are_counted.then(|| watch::measured(scope)).flatten()
+}
+
+/// Whether maps count: beneath the charges, or in the total's cap or limit.
+pub fn counts_maps() -> bool {
+    watch::limit().is_some()
+}
+
+/// The refused map for which the calling thread ends the process by `abort`. Inside a signal handler.
+pub fn aborts() -> Option<Refusal> {
+    external::aborts(python()?)
 }
 
 /// Looks at the next chance what the kernel charges: memory was given back.

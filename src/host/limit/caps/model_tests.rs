@@ -333,7 +333,7 @@ impl Model<'_> {
             Event::Free(_) => {}
             Event::Cap(scope, room) => {
                 let cap = limits::live(scope) + room;
-                let set = limits::set(scope, Some(cap), slot);
+                let set = limits::set(scope, Some(cap), None, slot);
                 if let Some(reserve) = promised_reserve(scope, cap) {
                     prop_assert_eq!(set.is_ok(), room >= reserve);
                     if set.is_ok() && self.limits.is_empty() {
@@ -343,7 +343,7 @@ impl Model<'_> {
                 self.changed(scope, set.is_ok());
             }
             Event::NoCap(scope) => {
-                let set = limits::set(scope, None, slot);
+                let set = limits::set(scope, None, None, slot);
                 self.changed(scope, set.is_ok());
             }
             Event::SoftCap(scope, room) => {
@@ -352,7 +352,7 @@ impl Model<'_> {
             }
             Event::Limit(scope, bytes) => {
                 let limit = limits::CodeBlockLimit::here(bytes);
-                let limit = limits::enter(scope, limit, slot).map(|limit| (scope, limit));
+                let limit = limits::enter(scope, limit, None, slot).map(|limit| (scope, limit));
                 self.limits.extend(limit);
                 self.changed(scope, limit.is_ok());
             }
@@ -687,7 +687,7 @@ impl Model<'_> {
         let open = self.limits.into_iter();
         open.for_each(|(_, limit)| limits::leave(limit, slot));
         for scope in Scope::all() {
-            let _ = limits::set(scope, None, slot);
+            let _ = limits::set(scope, None, None, slot);
             pressure::set_soft(scope, None);
         }
         LEDGER.adjust_mapped(-self.mapped, 0, 0);

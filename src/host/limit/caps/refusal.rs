@@ -5,7 +5,7 @@
 use super::{limits, watch};
 use crate::bytes::Bytes;
 use crate::heap;
-use crate::ledger::{Account, LEDGER, Scope};
+use crate::ledger::{Account, Scope};
 use pyhost_os::cell::Latest;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -60,6 +60,8 @@ pub struct Refusal {
     pub cap: u64,
     /// The live bytes of the moment.
     pub live: u64,
+    /// The bytes of libraries' maps that the cap counts beside them.
+    pub maps: u64,
     /// How the thread learns of it.
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
@@ -107,22 +109,32 @@ impl fmt::Display for Refusal {
                     0 => write!(out, "a block")?,
                     _ => write!(out, "the block at {}", limit.source)?,
                 }
-                let growth = Bytes(self.live.saturating_sub(limit.base));
+                let growth = Bytes((self.live + self.maps).saturating_sub(limit.base));
                 write!(out, " reached: {asked} after {growth} of growth")
             }
-            None if self.account == Account::Mapped && self.scope == Scope::Total => write!(
+            None if self.account == Account::Mapped && self.group.is_some() => write!(
                 out,
                 "limit of {} nearly reached: mapped asked for {} bytes with {} charged",
                 Bytes(self.cap),
                 self.bytes,
                 Bytes(self.live)
             ),
-            None => write!(
-                out,
-                "cap of {} ({scope}) reached: {asked} with {} live",
-                Bytes(self.cap),
-                Bytes(self.live)
-            ),
+            None => {
+                let is_mapped = self.account == Account::Mapped && self.scope == Scope::Total;
+                let nearly = match self.how {
+                    How::Raised if is_mapped => "nearly ",
+                    _ => "",
+                };
+                let (cap, live) = (Bytes(self.cap), Bytes(self.live));
+                write!(
+                    out,
+                    "cap of {cap} ({scope}) {nearly}reached: {asked} with {live} live"
+                )?;
+                match self.maps {
+                    0 => Ok(()),
+                    maps => write!(out, " and {} of libraries' maps", Bytes(maps)),
+                }
+            }
         }?;
         match &self.group {
             Some(held) => write!(out, "; --cap auto: {held}"),
@@ -167,8 +179,8 @@ pub(super) fn record(
     kept(now(next(), scope, account, bytes, how), trace)
 }
 
-/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows. An error that is raised
-/// for a refused map has its number.
+/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows, or to a cap that counts
+/// maps. An error that is raised for a refused map has its number.
 pub(super) fn record_external(
     number: u64,
     bytes: usize,
@@ -177,11 +189,16 @@ pub(super) fn record_external(
     how: How,
     trace: Trace,
 ) -> Refusal {
-    let refusal = Refusal {
-        cap: limit,
-        live: charged,
-        limit: None,
-        ..now(number, Scope::Total, Account::Mapped, bytes, how)
+    let now = now(number, Scope::Total, Account::Mapped, bytes, how);
+    let refusal = match watch::held() {
+        None => now,
+        group => Refusal {
+            cap: limit,
+            live: charged,
+            limit: None,
+            group,
+            ..now
+        },
     };
     kept(refusal, trace)
 }
@@ -209,10 +226,11 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
     let limit = limits::binding(scope);
     let region =
         heap::bounded_heap::size().filter(|_| scope == Scope::Total && limits::is_followed());
+    let (cap, maps) = limits::cap_and_maps(scope);
     let cap = match (&limit, region) {
         (Some(limit), _) => limit.base.saturating_add(limit.bytes),
         (None, Some(size)) => size,
-        (None, None) => LEDGER.cap(scope).unwrap_or(0),
+        (None, None) => cap,
     };
     Refusal {
         number,
@@ -221,6 +239,7 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         bytes: bytes as u64,
         cap,
         live: limits::live(scope),
+        maps,
         how,
         is_region: region.is_some() && limit.is_none(),
         limit,

@@ -16,11 +16,16 @@ pub enum CapSize {
     Auto,
 }
 
+/// The name of the total's cap that does not count the maps of libraries.
+pub const OWNED: &str = "owned";
+
 /// One cap: `[ACCOUNT=]SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its scope.
     pub scope: Scope,
+    /// Whether it is the total's, and does not count the maps of libraries.
+    pub is_owned: bool,
     /// The size of the cap.
     pub size: CapSize,
 }
@@ -48,7 +53,7 @@ pub struct Share(pub u32);
 
 const EXPECTED: Expected = Expected(
     "a size such as 64M, 1.5GiB, 25% or auto, or ACCOUNT=SIZE with raw, mem, obj, arena, numpy, \
-     native, mapped or total",
+     native, mapped, total or owned",
 );
 
 impl FromStr for CapSize {
@@ -92,15 +97,20 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let (scope, size) = match text.split_once('=') {
-            Some((name, size)) => (Scope::named(name).ok_or(EXPECTED)?, size),
-            None => (Scope::Total, text),
+            Some((OWNED, size)) => (None, size),
+            Some((name, size)) => (Some(Scope::named(name).ok_or(EXPECTED)?), size),
+            None => (Some(Scope::Total), text),
         };
         let size = size.parse()?;
         match (scope, size) {
-            (Scope::Account(_), CapSize::Auto) => Err(Expected(
+            (None | Some(Scope::Account(_)), CapSize::Auto) => Err(Expected(
                 "a size such as 64M or 25% for one account; auto is for all together",
             )),
-            _ => Ok(Rule { scope, size }),
+            _ => Ok(Rule {
+                scope: scope.unwrap_or(Scope::Total),
+                is_owned: scope.is_none(),
+                size,
+            }),
         }
     }
 }
@@ -108,6 +118,7 @@ impl FromStr for Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scope {
+            Scope::Total if self.is_owned => write!(out, "{OWNED}={}", self.size),
             Scope::Total => write!(out, "{}", self.size),
             scope => write!(out, "{}={}", scope.name(), self.size),
         }
@@ -155,7 +166,13 @@ mod tests {
             rules.of(Scope::Account(Account::Numpy)).unwrap().size,
             CapSize::Share(2500)
         );
-        for rule in rules.0 {
+        let owned = parse("64M;owned=32M").unwrap();
+        let owned = *owned.of(Scope::Total).unwrap();
+        assert_eq!(
+            (owned.is_owned, owned.size),
+            (true, CapSize::Bytes(32 << 20))
+        );
+        for rule in rules.0.into_iter().chain([owned]) {
             assert_eq!(rule.to_string().parse(), Ok(rule));
         }
         for bad in [
@@ -168,6 +185,7 @@ mod tests {
             "101%",
             "-5%",
             "numpy=auto",
+            "owned=auto",
             "64M;",
             "64M,numpy=25%",
             "nan%",

@@ -34,7 +34,7 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
                 machine.follow(bytes, share);
             }
             // A cap that follows the charges must be possible as it is; the charges then lower it.
-            limits::set(scope, Some(bytes), slot)
+            super::set(scope, Some(bytes), !rule.is_owned, slot)
                 .map_err(|error| too_low(rule, bytes, share, error))?;
             machine.tell(rule, bytes);
         }

@@ -1,4 +1,5 @@
-//! The total's cap follows what the kernel charges (`--cap auto`), or what is committed of a region (`--region`).
+//! The total's cap follows what the kernel charges (`--cap auto`), what is committed of a region (`--region`), or else what is
+//! resident of the maps of libraries, if they have mapped anything.
 //!
 //! A control group's limit is held against more than the ledger knows of: what the heaps keep,
 //! stacks, shared memory, maps that libraries make themselves, other processes. So the cap moves:
@@ -10,11 +11,12 @@
 //! live.
 //!
 //! [`read`] runs inside the allocator, on any thread: it reads two files by system calls (tens of
-//! microseconds), as often as growth or time demands.
+//! microseconds), as often as growth or time demands. For maps it asks the kernel about each of their pages, which takes a
+//! millisecond for a gibibyte: so it does that for a hundredth of the time at most, or a tenth where a request waits for it.
 
 use super::{limits, zone};
 use crate::bytes::Bytes;
-use crate::heap::bounded_heap;
+use crate::heap::{attend_to_caps, bounded_heap};
 use crate::ledger::{HEADER, LEDGER, Scope};
 use crate::process::cgroup::{GroupLimit, Watch, own};
 use pyhost_os::clock;
@@ -38,6 +40,12 @@ const REGION_RESERVE: (u64, u64) = (2 << 20, 4 << 20);
 const REGION_MARGIN: (u64, u64) = (768 << 10, 1 << 20);
 /// With fewer bytes left than this, every growth is checked.
 const NEAR: i64 = 16 << 20;
+/// Libraries that have mapped less than this are left alone.
+const LEAST_MAPPED: i64 = 1 << 20;
+/// What a reading of maps takes at most, in microseconds, beside one for each mebibyte.
+const DURATION: i64 = 200;
+/// By how many times its own duration a reading of maps comes after the last: one that is due, and one that is wanted.
+const PAUSES: (i64, i64) = (99, 9);
 
 /// Who holds what of the limit, when the files were read last.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +78,17 @@ struct Charges {
     beside: u64,
 }
 
-/// Figures from the files, in bytes.
+/// What was read, in bytes.
 struct Reading {
-    /// The largest total now.
-    cap: u64,
-    /// Bytes charged of the limit.
-    charged: u64,
-    /// Bytes charged to this process alone.
-    own: u64,
+    limit: u64,
+    /// What is left for live bytes, and of the limit.
+    left: i64,
+    by_charge: i64,
+    /// Bytes charged of the limit, and those of other processes.
+    charged: i64,
+    others: i64,
+    /// Bytes that libraries have mapped and not touched.
+    untouched: i64,
 }
 
 pyhost_os::state! {
@@ -96,13 +107,27 @@ pyhost_os::state! {
         next_bytes: AtomicI64 = AtomicI64::new(0),
         next_time: AtomicI64 = AtomicI64::new(0),
         is_near: AtomicBool = AtomicBool::new(false),
+        /// Measures what is resident of the maps of libraries.
+        resident_maps: OnceLock<fn() -> Option<u64>> = OnceLock::new(),
+        /// The end of the last reading of maps, and how long it took; whether anything was given back since.
+        read_at: AtomicI64 = AtomicI64::new(0),
+        duration: AtomicI64 = AtomicI64::new(0),
+        is_given_back: AtomicBool = AtomicBool::new(false),
         /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
         left: AtomicI64 = AtomicI64::new(0),
         mapped_since: AtomicI64 = AtomicI64::new(0),
+        /// Whether more was charged beside the ledger's live bytes than at the reading before.
+        has_grown: AtomicBool = AtomicBool::new(false),
         /// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
         external: AtomicI64 = AtomicI64::new(0),
         others: AtomicI64 = AtomicI64::new(0),
     }
+}
+
+/// Lets the total's caps and limits count the maps of libraries, of which `resident` measures what is resident: `None` if another
+/// thread changes them. Any thread, also inside the allocator.
+pub fn measure_maps_by(resident: fn() -> Option<u64>) {
+    let _ = STATE.resident_maps.set(resident);
 }
 
 /// Makes the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
@@ -116,7 +141,7 @@ pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
         group: group.and_then(Watch::open),
         beside: charged.saturating_sub(live),
     });
-    crate::heap::attend_to_caps(true);
+    attend_to_caps(true);
     read(true, |_, _| ());
 }
 
@@ -130,7 +155,7 @@ pub(super) fn start_region() {
         |part: u64, (least, most): (u64, u64)| (left / part).clamp(least, most).min(left / 4);
     limits::set_followed_reserve(part(16, REGION_RESERVE));
     let _ = STATE.region_margin.set(part(24, REGION_MARGIN));
-    crate::heap::attend_to_caps(true);
+    attend_to_caps(true);
     read_region(true);
 }
 
@@ -155,8 +180,77 @@ fn read_region(force: bool) {
 }
 
 /// Whether the cap follows the charges, or a region.
-pub(super) fn is_on() -> bool {
+fn follows() -> bool {
     STATE.charges.get().is_some() || STATE.region_margin.get().is_some()
+}
+
+/// Whether the cap follows anything.
+pub(super) fn is_on() -> bool {
+    follows() || follows_maps()
+}
+
+/// Whether the cap follows the maps of libraries.
+pub(super) fn follows_maps() -> bool {
+    limits::with_maps().is_some() && (zone::mapped() >= LEAST_MAPPED || limits::maps() > 0)
+}
+
+/// What is resident of the maps of libraries at this moment. Returns `None` if caps and limits of `scope` cannot count it: what
+/// is followed otherwise has it in it.
+pub(super) fn measured(scope: Scope) -> Option<u64> {
+    if scope != Scope::Total || follows() {
+        return None;
+    }
+    limits::set_maps(maps().unwrap_or(limits::maps()));
+    STATE.mapped_since.store(0, Relaxed);
+    Some(limits::maps())
+}
+
+/// What is resident of the maps of libraries. Returns `None` if another thread changes them.
+fn maps() -> Option<u64> {
+    match zone::mapped() < LEAST_MAPPED {
+        true => Some(0),
+        false => (STATE.resident_maps.get()?)(),
+    }
+}
+
+/// Caps or limits have changed.
+pub(super) fn ceilings_changed() {
+    look_soon();
+    if follows_maps() {
+        attend_to_caps(true);
+    }
+}
+
+/// A library is about to map `bytes`: whether that leaves so much below a cap that counts maps that it need not be looked
+/// at, if all that libraries have mapped were touched.
+pub(super) fn is_far(bytes: i64) -> bool {
+    let Some((limit, height)) = limits::with_maps() else {
+        return false;
+    };
+    let mapped = zone::mapped().saturating_add(bytes);
+    if mapped < LEAST_MAPPED {
+        return true;
+    }
+    attend_to_caps(true);
+    let live = LEDGER.bound(Scope::Total);
+    let is_far = (height as i64).saturating_sub(live.saturating_add(mapped)) > zone::near(limit);
+    if is_far {
+        STATE.mapped_since.fetch_add(bytes, Relaxed);
+    }
+    is_far
+}
+
+/// Whether a library that maps `bytes` makes what it may never touch, as OpenBLAS does for each of its threads: below a cap
+/// that counts maps, libraries have touched little of what they have.
+pub(super) fn is_work_space(bytes: i64) -> bool {
+    let touched = limits::maps() as i64 + STATE.mapped_since.load(Relaxed);
+    let is_one = STATE.charges.get().is_none()
+        && bytes <= zone::ZONE_BOUNDS.1
+        && touched < zone::mapped().saturating_add(bytes) / 4;
+    if is_one {
+        STATE.mapped_since.fetch_add(bytes, Relaxed);
+    }
+    is_one
 }
 
 /// Whether so little is left that no thread should have a window.
@@ -167,6 +261,7 @@ pub(super) fn is_near() -> bool {
 /// Asks for the files to be read at the next chance.
 pub(super) fn look_soon() {
     STATE.next_time.store(0, Relaxed);
+    STATE.is_given_back.store(true, Relaxed);
 }
 
 /// Microseconds of the monotonic clock.
@@ -178,41 +273,100 @@ fn microseconds() -> i64 {
 /// bytes left of it, before another thread reads.
 pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
     read_region(force);
-    let Some(charges) = STATE.charges.get() else {
-        return;
-    };
-    let time = microseconds();
-    let live = LEDGER.bound(Scope::Total);
-    let due =
-        force || live >= STATE.next_bytes.load(Relaxed) || time >= STATE.next_time.load(Relaxed);
-    if !due || STATE.busy.swap(true, Acquire) {
+    let charges = STATE.charges.get();
+    if charges.is_none() && !follows_maps() {
         return;
     }
-    if let Some(Reading { cap, charged, own }) = charges.look() {
-        limits::follow(cap);
-        HEADER.cap_computed.store(time as u64 * 1000, Relaxed);
-        let left = cap as i64 - live;
+    let time = microseconds();
+    let live = LEDGER.bound(Scope::Total);
+    if !is_due(force, live, time) || STATE.busy.swap(true, Acquire) {
+        return;
+    }
+    let reading = match charges {
+        Some(charges) => charges.follow(live, time),
+        None => follow_maps(live, time),
+    };
+    if let Some(reading) = reading {
+        let Reading {
+            limit,
+            left,
+            by_charge,
+            charged,
+            others,
+            untouched,
+        } = reading;
         STATE
             .next_bytes
             .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
-        let by_charge = charges.limit.saturating_sub(MARGIN) as i64 - charged as i64;
         STATE.mapped_since.store(0, Relaxed);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
-        let (untouched, near) = match zone::is_at_work(charges.limit) {
-            true => (zone::untouched(own, live), zone::near(charges.limit)),
+        let (untouched, near) = match zone::is_at_work(limit) {
+            true => (untouched, zone::near(limit)),
             false => (0, NEAR),
         };
         STATE
             .is_near
             .store(left.min(by_charge - untouched) < near, Relaxed);
-        STATE.external.store(charged as i64 - live, Relaxed);
-        STATE.others.store(charged as i64 - own as i64, Relaxed);
-        look(charges.limit, by_charge);
+        let before = STATE.external.swap(charged - live, Relaxed);
+        let has_grown = charges.is_some() || before < charged - live;
+        STATE.has_grown.store(has_grown, Relaxed);
+        STATE.others.store(others, Relaxed);
+        look(limit, by_charge);
     }
     STATE.busy.store(false, Release);
+}
+
+/// Whether growth or time demands a reading, or somebody who must have it. What libraries have given back alone makes room.
+fn is_due(force: bool, live: i64, time: i64) -> bool {
+    let pause = time - STATE.read_at.load(Relaxed);
+    let duration = STATE.duration.load(Relaxed);
+    let is_given_back = STATE.is_given_back.load(Relaxed);
+    if force && (is_given_back || pause >= duration * PAUSES.1) {
+        return true;
+    }
+    let is_changed =
+        live >= STATE.next_bytes.load(Relaxed) || time >= STATE.next_time.load(Relaxed);
+    is_changed && pause >= duration * PAUSES.0
+}
+
+/// Makes the total's cap follow what is resident of maps at this moment.
+fn follow_maps(live: i64, time: i64) -> Option<Reading> {
+    let (limit, height) = limits::with_maps()?;
+    STATE.is_given_back.store(false, Relaxed);
+    let maps = maps();
+    let now = microseconds();
+    STATE.read_at.store(now, Relaxed);
+    // Not the time in which the thread had no processor.
+    let most = DURATION + (zone::mapped() >> 20);
+    STATE.duration.store((now - time).min(most), Relaxed);
+    let maps = maps?;
+    limits::set_maps(maps);
+    let maps = maps as i64;
+    let left = height as i64 - live - maps;
+    Some(Reading {
+        limit,
+        left,
+        by_charge: left,
+        charged: live + maps,
+        others: 0,
+        untouched: (zone::mapped() - maps).max(0),
+    })
+}
+
+/// Whether more is charged beside the ledger's live bytes than at the reading before.
+pub(super) fn has_grown() -> bool {
+    STATE.has_grown.load(Relaxed)
+}
+
+/// The limit that is followed.
+pub(super) fn limit() -> Option<u64> {
+    match STATE.charges.get() {
+        Some(charges) => Some(charges.limit),
+        None => limits::with_maps().map(|(limit, _)| limit),
+    }
 }
 
 /// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.
@@ -223,22 +377,30 @@ pub(super) fn is_large_map(bytes: usize) -> bool {
 
 /// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed.
 pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
-    let charges = STATE.charges.get()?;
+    let limit = limit()?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     // Memory that was mapped before the last reading has been touched by now, or is a reserve.
     let since = STATE.mapped_since.load(Relaxed);
-    let left = STATE.left.load(Relaxed) - since;
+    let left = match (STATE.charges.get(), limits::with_maps()) {
+        (None, Some((_, height))) => {
+            let touched = limits::maps() as i64;
+            let most = (touched + since).min(zone::mapped().max(touched));
+            height as i64 - LEDGER.bound(Scope::Total) - most
+        }
+        _ => STATE.left.load(Relaxed) - since,
+    };
     if bytes <= left {
         STATE.mapped_since.fetch_add(bytes, Relaxed);
     }
-    Some((charges.limit, left))
+    Some((limit, left))
 }
 
 /// By how much what is charged beside the ledger's live bytes had grown since the start when the files
 /// were read last, in bytes.
 pub(super) fn external() -> Option<i64> {
-    let charges = STATE.charges.get()?;
-    Some(STATE.external.load(Relaxed) - charges.beside as i64)
+    limit()?;
+    let beside = STATE.charges.get().map_or(0, |charges| charges.beside);
+    Some(STATE.external.load(Relaxed) - beside as i64)
 }
 
 /// Who holds what of the limit. Returns `None` if no limit is followed.
@@ -258,14 +420,14 @@ pub(super) fn left() -> i64 {
 
 /// The limit and what was charged of it when the files were read last.
 pub(super) fn charged() -> Option<(u64, i64)> {
-    let charges = STATE.charges.get()?;
-    let allowed = charges.limit.saturating_sub(MARGIN) as i64;
-    Some((charges.limit, allowed - left()))
+    let margin = STATE.charges.get().map_or(0, |_| MARGIN);
+    let limit = limit()?;
+    Some((limit, limit.saturating_sub(margin) as i64 - left()))
 }
 
 impl Charges {
-    /// Reads the files; `None` if the kernel does not provide the figures.
-    fn look(&self) -> Option<Reading> {
+    /// Reads the files, and makes the total's cap follow them; `None` if the kernel does not provide the figures.
+    fn follow(&self, now: i64, time: i64) -> Option<Reading> {
         let own = own()?.total();
         let charged = match &self.group {
             Some(group) => group.charged()?.total().max(own),
@@ -276,10 +438,16 @@ impl Charges {
         let by_charge = (live + allowed).saturating_sub(charged);
         let others = charged - own;
         let by_live = allowed.saturating_sub(others + self.beside);
+        let cap = by_charge.min(by_live);
+        limits::follow(cap);
+        HEADER.cap_computed.store(time as u64 * 1000, Relaxed);
         Some(Reading {
-            cap: by_charge.min(by_live),
-            charged,
-            own,
+            limit: self.limit,
+            left: cap as i64 - now,
+            by_charge: allowed as i64 - charged as i64,
+            charged: charged as i64,
+            others: others as i64,
+            untouched: zone::untouched(own, now),
         })
     }
 }

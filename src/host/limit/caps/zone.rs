@@ -1,14 +1,17 @@
-//! How close to the limit that `--cap auto` follows something has to be done about it, in bytes.
+//! How close to the limit that `--cap auto` follows, or to a cap that counts maps, something has to be done about it, in bytes.
 
 use crate::ledger::{Account, LEDGER, Scope};
 
 /// The zone: a part of the limit, between these bounds.
 const ZONE: i64 = 16;
-const ZONE_BOUNDS: (i64, i64) = (4 << 20, 32 << 20);
+pub(super) const ZONE_BOUNDS: (i64, i64) = (4 << 20, 32 << 20);
 
 /// How much of `limit` is left when the script gets its error.
 pub(super) fn zone(limit: u64) -> i64 {
-    (i64::try_from(limit).unwrap_or(i64::MAX) / ZONE).clamp(ZONE_BOUNDS.0, ZONE_BOUNDS.1)
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let zone = (limit / ZONE).clamp(ZONE_BOUNDS.0, ZONE_BOUNDS.1);
+    // Of a small limit for a block of code.
+    zone.min(limit / 4)
 }
 
 /// Whether so much is left of `limit` that an error before is forgotten: more than the zone, so that it is not

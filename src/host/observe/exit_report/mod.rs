@@ -368,11 +368,22 @@ pub fn end_exhausted(refusal: &Refusal) -> ! {
         How::Vain => "the script goes on asking in vain",
         _ => "the reserve is used up",
     };
+    say_fatal(refusal, why);
+    end_now(CAP_EXHAUSTED)
+}
+
+/// As [`end_exhausted`], for a library that ends the process since it was refused a map. Inside the handler of its signal.
+fn end_refused(refusal: &Refusal) -> ! {
+    say_fatal(refusal, "the library ends the process");
+    finish(Ending::QuickExit(CAP_EXHAUSTED), true);
+    process::end_now(CAP_EXHAUSTED)
+}
+
+fn say_fatal(refusal: &Refusal, why: &str) {
     notice(format_args!(
         "fatal: {refusal}; {why}; exit status {CAP_EXHAUSTED}"
     ));
     live::note_exhausted();
-    end_now(CAP_EXHAUSTED)
 }
 
 /// `quick_exit` was called: its status, which the functions of `at_quick_exit` do not get.

@@ -12,9 +12,9 @@
 #![allow(unsafe_code)]
 
 use super::dispositions::{self, FIRST};
-use super::finish;
 use super::poison_fault::Filled;
 use super::signal_stack::{self, STACK};
+use super::{end_refused, finish};
 use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
 use crate::descriptor::notice;
@@ -23,6 +23,7 @@ use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::guards::Fault;
 use crate::heap::{checked_blocks, guards, sampling};
 use crate::libc_exports::native::lookup;
+use crate::limit::caps;
 use crate::observe::live;
 use crate::observe::report::Ending;
 use crate::process;
@@ -181,6 +182,11 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
             };
             notice(format_args!("{cause}"));
             stacks::write_found(&found[..count], made.calls, freed.calls);
+        }
+        if signal == libc::SIGABRT
+            && let Some(refusal) = caps::aborts()
+        {
+            end_refused(&refusal);
         }
         finish(Ending::Signal(signal), true);
     });

@@ -101,6 +101,7 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
     sink.int("size_bytes", refusal.bytes as i64);
     sink.int("cap_bytes", refusal.cap as i64);
     sink.int("live_bytes", refusal.live as i64);
+    sink.int("maps_bytes", refusal.maps as i64);
     sink.text("how", refusal.how.name());
     sink.object("limit", refusal.limit.as_ref(), |limit, sink| {
         sink.int("bytes", limit.bytes as i64);

@@ -3,12 +3,26 @@
 use crate::bytes;
 use crate::cpython::objects::{Kind, Object, Raised, or_none};
 use crate::ledger::{Account, Scope};
+use crate::limit::caps::OWNED;
 use pyhost_os::named::Named;
 
 /// The account of that name; None for another object.
 pub fn account(name: &Object<'_>) -> Option<Account> {
     let named = name.with_text(|name| Account::of_name(str::from_utf8(name).ok()?));
     named.flatten()
+}
+
+/// The scope that an `account` argument of a cap names, and whether maps of libraries count: all but 'owned' are as for
+/// [`scope`].
+pub fn cap_scope<'a>(
+    function: &str,
+    account: Option<&Object<'a>>,
+) -> Result<(Scope, bool), Raised<'a>> {
+    let is_owned = account.and_then(|account| account.with_text(|text| text == OWNED.as_bytes()));
+    match is_owned {
+        Some(true) => Ok((Scope::Total, false)),
+        _ => Ok((scope(function, account)?, true)),
+    }
 }
 
 /// The scope that an `account` argument names: the total if it is left out or None. ValueError for another.

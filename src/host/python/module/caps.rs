@@ -1,7 +1,7 @@
 //! The module's functions about caps: setting and asking for them, and what is known of refusals
 //! and of big blocks.
 
-use super::arguments::{scope, size};
+use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
@@ -16,7 +16,9 @@ use std::ffi::CStr;
 const SET_DOC: &CStr = c"set_cap(size, account=None, *, soft=False)
 --
 
-Cap the live bytes of an account, or of all together where account is None, from here on.
+Cap the live bytes of an account from here on, or of all together where account is None, and with
+them what is resident of the maps that libraries make themselves; 'owned' caps all together without
+the maps, and takes the place of the other.
 
 size is a number of bytes, a str such as '64M', or None for no cap. With soft=True the soft cap is
 set, past which memory is relieved and nothing fails. Holds for the process, not for its children.
@@ -25,7 +27,8 @@ Raises ValueError where the account has more live, or needs more than is left fo
 const GET_DOC: &CStr = c"get_cap(account=None, *, soft=False)
 --
 
-Return the cap in bytes of an account, or of all together where account is None; None without one.";
+Return the cap in bytes of an account, or of all together where account is None or 'owned'; None
+without one.";
 
 const HEADROOM_DOC: &CStr = c"headroom(account=None)
 --
@@ -42,7 +45,7 @@ const LAST_DOC: &CStr = c"last_refusal()
 Return the last request that a cap refused as a dictionary; None where there was none.
 
 scope is whose cap it was ('total' or an account), account who was asked, size_bytes how much,
-cap_bytes and live_bytes the cap and what was live; how is 'null' where CPython, NumPy or a library
+cap_bytes and live_bytes the cap and what was live, maps_bytes what maps of libraries had of it; how is 'null' where CPython, NumPy or a library
 made an error of it, 'raised' where the host raised MemoryError; limit tells of the block of code
 where it was one of pyhost.limit(); traceback is a list, innermost line first.";
 
@@ -70,14 +73,14 @@ fn set_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let gil = arguments.gil();
     let [asked, account, soft] = arguments.parse(&SIGNATURE)?;
     let soft = is_true(soft)?;
-    let scope = scope("set_cap", account)?;
+    let (scope, with_maps) = cap_scope("set_cap", account)?;
     let asked = asked.filter(|asked| !asked.is_none());
     let bytes = asked.map(|asked| size("set_cap", asked)).transpose()?;
     if soft {
         caps::set_soft(scope, bytes);
         return Ok(gil.none());
     }
-    match caps::set(scope, bytes, heap::slot()) {
+    match caps::set(scope, bytes, with_maps, heap::slot()) {
         Ok(()) => Ok(gil.none()),
         Err(LimitError::Low { live, least }) => {
             let text = format!(
@@ -108,7 +111,7 @@ fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<2> = Signature::new(c"|O$O:get_cap", [c"account", c"soft"]);
     let [account, soft] = arguments.parse(&SIGNATURE)?;
     let soft = is_true(soft)?;
-    let scope = scope("get_cap", account)?;
+    let (scope, _) = cap_scope("get_cap", account)?;
     let bytes = if soft {
         caps::soft(scope)
     } else {

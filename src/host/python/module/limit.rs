@@ -2,7 +2,7 @@
 //! written against the C API so that no error can be raised between its opening and the block, or
 //! between the block and its end.
 
-use super::arguments::{scope, size};
+use super::arguments::{cap_scope, size};
 use crate::bytes::Bytes;
 use crate::cpython::functions::{
     Arguments, Class, Method, Signature, Slot, Table, This, add_class,
@@ -18,7 +18,8 @@ const DOC: &CStr = c"limit(size, account=None)
 --
 
 Context manager that caps how much an account, or all together where account is None, may grow while
-its block runs: process-wide, from what is live when the block is entered.
+its block runs: process-wide, from what is live when the block is entered. All together count what
+is resident of the maps that libraries make themselves, unless account is 'owned'.
 
 size is a number of bytes or a str such as '64M'. A request past it raises MemoryError, of which
 pyhost.last_refusal() tells which block it was. Limits nest, and the lowest holds; at its end the
@@ -30,6 +31,7 @@ const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nClose the limit.
 
 struct Limiter {
     scope: Scope,
+    with_maps: bool,
     bytes: u64,
     /// The number of the open limit.
     open: Cell<Option<usize>>,
@@ -53,8 +55,10 @@ fn new<'a>(class: Class<'a, Limiter>, arguments: Arguments<'a>) -> Returned<'a> 
     const SIGNATURE: Signature<2> = Signature::new(c"O|O:limit", [c"size", c"account"]);
     let [asked, account] = arguments.parse(&SIGNATURE)?;
     let bytes = asked.map_or(Ok(0), |asked| size("limit", asked))?;
+    let (scope, with_maps) = cap_scope("limit", account)?;
     class.instance(Limiter {
-        scope: scope("limit", account)?,
+        scope,
+        with_maps,
         bytes,
         open: Cell::new(None),
     })
@@ -66,7 +70,7 @@ fn enter(limiter: This<'_, Limiter>) -> Returned<'_> {
         return Err(limiter.gil().raise(Kind::Runtime, text));
     }
     let limit = caps::CodeBlockLimit::here(limiter.bytes);
-    match caps::enter(limiter.scope, limit, heap::slot()) {
+    match caps::enter(limiter.scope, limit, limiter.with_maps, heap::slot()) {
         Ok(number) => {
             limiter.open.set(Some(number));
             Ok(limiter.object().to_owned())

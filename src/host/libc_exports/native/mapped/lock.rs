@@ -20,6 +20,7 @@ pub const TABLE_BYTES: usize = RANGES * size_of::<Range>();
 
 /// Turns of a waiting thread before it takes the holder to be gone: seconds.
 const PATIENCE: u32 = 1 << 22;
+const SHORT_PATIENCE: u32 = 1 << 10;
 
 pyhost_os::state! {
     /// The lock and the table behind it.
@@ -46,8 +47,8 @@ pub fn memory() -> Option<std::ops::Range<usize>> {
     (start > 1).then(|| start..start + TABLE_BYTES)
 }
 
-fn take(own: usize) -> bool {
-    for turn in 0..PATIENCE {
+fn take(own: usize, patience: u32) -> bool {
+    for turn in 0..patience {
         match STATE.holder.compare_exchange_weak(0, own, Acquire, Relaxed) {
             Ok(_) => return true,
             Err(holder) if holder == own => return false,
@@ -60,14 +61,27 @@ fn take(own: usize) -> bool {
 
 /// Gives the table, made if need be, to `work`; None if that cannot be.
 pub fn with_table<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+    with_signals_blocked(PATIENCE, work)
+}
+
+/// As [`with_table`], for a caller inside the allocator, for which a thread that forks may wait with the lock: None if
+/// another thread has it for long.
+pub fn with_table_at_once<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+    with_signals_blocked(SHORT_PATIENCE, work)
+}
+
+fn with_signals_blocked<T>(
+    patience: u32,
+    work: impl FnOnce(&mut Table<'static>) -> T,
+) -> Option<T> {
     let signals = change_signal_mask(u64::MAX);
-    let answer = with_signals_blocked(work);
+    let answer = with_lock(patience, work);
     change_signal_mask(signals);
     answer
 }
 
-fn with_signals_blocked<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
-    if !take(heap::thread_number()) {
+fn with_lock<T>(patience: u32, work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+    if !take(heap::thread_number(), patience) {
         return None;
     }
     let answer = STATE.table.try_hold().and_then(|mut table| {
@@ -97,7 +111,7 @@ fn make() -> Option<Table<'static>> {
 /// Holds the lock while the process forks.
 pub fn before_fork() {
     // Signals stay as they are: a handler that maps memory meanwhile finds its own thread here.
-    take(heap::thread_number());
+    take(heap::thread_number(), PATIENCE);
 }
 
 /// In parent and child: gives the lock back.

@@ -15,13 +15,15 @@
 
 mod followed;
 mod lock;
+mod resident;
 mod table;
 
 pub use lock::{RANGES, after_fork, before_fork, memory};
+pub use resident::resident;
 pub use table::Range;
 
 use super::mode::{Mode, mode};
-use super::next::{Offset, call};
+use super::next::{self, Offset, call};
 use crate::check::faults;
 use crate::errno::Errno;
 use crate::heap::{address_limit, peak_watch};
@@ -86,6 +88,9 @@ fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> boo
 
 /// Books the difference of two sums; a call that mapped anything is one allocation.
 fn book(before: Sums, after: Sums, grown: bool) {
+    if after.bytes < before.bytes {
+        caps::look_at_charges();
+    }
     let ranges = after.ranges as i64 - before.ranges as i64;
     let own = i64::from(grown);
     let made = own + (ranges - own).max(0);
@@ -389,6 +394,21 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
         caps::look_at_charges();
     }
     status
+}
+
+/// `sbrk(2)` of libraries: where jemalloc goes if it is refused a map. Nothing there is seen, so it does not grow where maps count.
+///
+/// # Safety
+/// As sbrk(2).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
+    next::resolve();
+    if more > 0 && counts() && caps::counts_maps() {
+        Errno(libc::ENOMEM).set();
+        return libc::MAP_FAILED;
+    }
+    // SAFETY: the caller's duties.
+    unsafe { call!(SBRK(more), libc::MAP_FAILED) }
 }
 
 /// Takes everything off the account again: nothing is counted in this process.
