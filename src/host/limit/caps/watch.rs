@@ -303,7 +303,8 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
         STATE.mapped_since.store(0, Relaxed);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
-        let (untouched, near) = match zone::is_at_work(limit) {
+        let may_touch = charges.is_some() || untouched > zone::zone(limit) / 4;
+        let (untouched, near) = match zone::is_at_work(limit) && may_touch {
             true => (untouched, zone::near(limit)),
             false => (0, NEAR),
         };
