@@ -124,7 +124,7 @@ fn look_above(least: u64) {
     };
     let has_lines = sampling::is_on()
         && sampling::with_in_handler(|samples| samples.begin_resident_peak()).is_some();
-    mapped::each_resident(|range, resident| {
+    let _ = mapped::each_resident(|range, resident| {
         if has_lines && range.sample != 0 {
             sampling::with_in_handler(|samples| {
                 samples.add_resident(Account::Mapped as u8, range.sample, resident);

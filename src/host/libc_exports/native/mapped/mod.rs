@@ -19,7 +19,7 @@ mod resident;
 mod table;
 
 pub use lock::{RANGES, after_fork, before_fork, memory};
-pub use resident::resident;
+pub use resident::{each_resident, resident};
 pub use table::Range;
 
 use super::mode::{Mode, mode};
@@ -31,7 +31,7 @@ use crate::ledger::{Account, LEDGER};
 use crate::limit::caps;
 use followed::Followed;
 use lock::with_table;
-use pyhost_os::mapping::{FromZeros, is_mapped, page_size, resident_bytes};
+use pyhost_os::mapping::{is_mapped, page_size};
 use std::ffi::{c_int, c_void};
 use table::{Sums, Table};
 
@@ -423,22 +423,5 @@ pub fn forget() {
 pub fn each(mut visit: impl FnMut(&Range)) {
     if lock::is_used() {
         with_table(|table| table.ranges().iter().for_each(&mut visit));
-    }
-}
-
-/// Visits every range that libraries may write, with the bytes of it that are resident. The table is not locked while the kernel is asked:
-/// what is mapped or given back meanwhile may be left out. Any thread at any moment, with 8 KiB of its stack.
-pub fn each_resident(mut visit: impl FnMut(&Range, u64)) {
-    let mut batch: [Range; 32] = std::array::from_fn(|_| Range::zeroed());
-    let mut behind = 0;
-    while lock::is_used() {
-        let count = with_table(|table| table.copy_behind(behind, &mut batch)).unwrap_or(0);
-        for range in &batch[..count] {
-            visit(range, resident_bytes(range.start..range.end));
-            behind = range.end;
-        }
-        if count < batch.len() {
-            return;
-        }
     }
 }
