@@ -172,6 +172,33 @@ print(count > 130, 'ran')";
 }
 
 #[test]
+fn a_page_that_got_no_memory_is_not_counted_for_its_heap() {
+    // The lists take the place of a page for bytes whose memory the limit refused.
+    let code = "
+import pyhost
+def fill(make):
+    kept = [None] * 20_000
+    count = 0
+    try:
+        while True: kept[count], count = make(), count + 1
+    except MemoryError: return kept
+rest = [bytes(1000) for _ in range(5_000)]
+kept = fill(lambda: bytes(400_000))
+del rest, kept
+kept = fill(lambda: [None] * 50_000)
+for index in range(20): kept[index] = None
+pyhost.set_cap(600 << 20)
+try: bytes(800 << 20)
+except MemoryError: print('ran')";
+    let outcome = limited("-v 400000", &format!("-I -S -c \"{code}\""));
+    assert_eq!(outcome.stdout, "ran\n", "{outcome:#?}");
+    let classes = outcome.stderr.find("largest size classes").unwrap();
+    let classes = outcome.stderr[classes..].lines().next().unwrap();
+    let large = classes.matches("of 458752 B").count();
+    assert_eq!(large, 1, "{classes}");
+}
+
+#[test]
 fn a_limit_that_a_script_sets_leaves_room_for_threads_and_libraries() {
     let code = "
 import resource, threading

@@ -17,6 +17,17 @@ pub const REPLACED: &[(&str, &str, &str)] = &[
         "const size_t max_reserve = MI_ARENA_MAX_SIZE;",
         "const size_t max_reserve = MI_ARENA_MAX_SIZE / 2;",
     ),
+    // A page whose first memory is refused stayed entered as its heap's. Another heap's page at that place was then counted for
+    // both. As mimalloc 3.4 (its issue 1271).
+    (
+        "src/arena.c",
+        "_mi_arenas_free(slice_start, alloc_size, memid);",
+        "if (memid.memkind == MI_MEM_ARENA) {\n\
+           mi_arena_pages_t* pages = mi_heap_arena_pages(_mi_theap_heap(theap), memid.mem.arena.arena);\n\
+           mi_bitmap_clear(pages->pages, memid.mem.arena.slice_index);\n\
+         }\n\
+         _mi_arenas_free(slice_start, alloc_size, memid);",
+    ),
 ];
 
 /// A file, and what is taken out there: the counters of blocks and pages by size class, which only mimalloc's own statistics
