@@ -61,6 +61,7 @@ pub fn sample_value() -> Value {
         "sums": {
             "at_peak": {"obj": sum(1001, 7), "raw": sum(400, 2)},
             "at_account_peak": {"obj": sum(1000, 7), "raw": sum(600, 3)},
+            "at_resident_peak": {"obj": sum(1000, 7), "raw": sum(400, 2)},
             "live": {"obj": sum(300, 3)},
             "grown": {"obj": sum(200, 2)},
             // 30 bytes more than the rows of obj have.
@@ -68,6 +69,7 @@ pub fn sample_value() -> Value {
         },
         "at_peak": [row("obj", 1000, 7, &load), row("raw", 400, 2, &[])],
         "at_account_peak": [row("obj", 1000, 7, &load), row("raw", 600, 3, &[])],
+        "at_resident_peak": [row("obj", 1000, 7, &load), row("raw", 400, 2, &[])],
         "live": [
             of_thread(row("obj", 200, 2, &keep), "main", 10.0, &[("list", 150), ("dict", 30)]),
             of_thread(row("obj", 100, 1, &keep), "work\u{9b}er", 40.0, &[("list", 100)]),

@@ -146,9 +146,9 @@ options! {
     "--cap", "PYHOST_CAP", Form::Next("[ACCOUNT=]SIZE"), "\
 Raise MemoryError above this many live bytes
 The script can catch the error. The cap is one account's, or that of
-all together, with what is resident of libraries' own maps (owned=SIZE:
-without); may be repeated. SIZE: 64M, 25% (of the cgroup's limit, else
-of the machine), or auto (what the cgroup allows, less what the
+all together, with what is resident of libraries' own maps (without:
+owned=SIZE); may be repeated. SIZE: 64M, 25% (of the cgroup's limit,
+else of the machine), or auto (what the cgroup allows, less what the
 accounts do not see)" {
         cap: List<Text<Rule>>, ""
     }
