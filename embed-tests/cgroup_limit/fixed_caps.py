@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 
+import libraries
 from groups import MIB
 from libraries import SCRIPT
 from run import end_of, table
 
 KINDS = ("polars", "system", "jemalloc", "mimalloc", "duckdb", "numpy", "mmap", "mixed")
-SMALLEST, LARGEST = 256 << 10, 80_000_000
+LARGEST = 80_000_000
 COLUMNS = ("cap", "kind", "step KiB", "end", "peak MiB", "of files, stacks", "")
 UNITS = {"M": MIB, "G": MIB << 10}
 
@@ -51,8 +52,7 @@ def bytes_of(cap):
 
 def steps(runs):
     """Returns the bytes of each run's steps, from the smallest to the largest."""
-    ratio = (LARGEST / SMALLEST) ** (1 / max(runs - 1, 1))
-    return [round(SMALLEST * ratio ** run / 4096) * 4096 for run in range(runs)]
+    return libraries.steps(runs, LARGEST, 4096)
 
 
 def run_one(options, cap, kind, step, folder):
@@ -62,7 +62,7 @@ def run_one(options, cap, kind, step, folder):
     command = [str(options.host.absolute()), "--cap", cap, str(SCRIPT), kind, str(step), str(told)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
     own = {"PYTHONPATH": os.pathsep.join(options.site), "PYTHONDONTWRITEBYTECODE": "1"}
-    # What a child waits for has its peak in its own figures: a helper of its own for each run.
+    # The kernel keeps the highest peak of all children that a process has waited for, so each run has a parent of its own.
     helper = "import os, resource, subprocess, sys; status = subprocess.call(sys.argv[2:], timeout=float(sys.argv[1])); " \
              "print('\\n%d' % resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(status % 256)"
     ran = subprocess.run([sys.executable, "-c", helper, str(options.timeout), *command], env={**clean, **own},

@@ -47,10 +47,10 @@ def parse(arguments):
     return options
 
 
-def steps(runs):
-    """Returns the bytes of each run's steps, from the smallest to the largest, each a multiple of 64 KiB."""
-    ratio = (LARGEST / SMALLEST) ** (1 / max(runs - 1, 1))
-    return [round(SMALLEST * ratio ** run / 65536) * 65536 for run in range(runs)]
+def steps(runs, largest=LARGEST, multiple=64 << 10):
+    """Returns the bytes of each run's steps, from the smallest to the largest, each a multiple of 64 KiB or as said."""
+    ratio = (largest / SMALLEST) ** (1 / max(runs - 1, 1))
+    return [round(SMALLEST * ratio ** run / multiple) * multiple for run in range(runs)]
 
 
 def run_one(group, options, kind, step, folder):

@@ -148,7 +148,8 @@ fn look_above(least: u64) {
 
 /// Finds out which libraries' the maps of the sample are. Takes the dynamic linker's lock.
 pub fn find_libraries() {
-    let Some(sample) = STATE.sample.get() else {
+    let sample = STATE.sample.get();
+    let Some(sample) = sample.filter(|sample| sample.named().is_none()) else {
         return;
     };
     let mut libraries = Libraries::NONE;

@@ -109,11 +109,7 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
     sink.object("at_peak", Moment::of(report), |peak, sink| {
         sink.fraction("seconds", peak.seconds);
         sink.int("live_bytes", peak.ledger.total_live_bytes as i64);
-        sink.begin("accounts");
-        for (account, figures) in peak.ledger.accounts() {
-            sink.int(account.name(), figures.live_bytes as i64);
-        }
-        sink.end();
+        describe_accounts(peak.ledger, sink);
         sink.known("resident_bytes", peak.resident);
         dossier::describe_big_blocks(peak.big_blocks, sink);
         sink.object("balance", peak.sheet, |(seconds, live, sheet), sink| {
@@ -122,6 +118,15 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
             balance::describe(sheet, sink);
         });
     });
+}
+
+/// Says the live bytes of each account at one moment.
+pub fn describe_accounts(ledger: &Snapshot, sink: &mut impl Sink) {
+    sink.begin("accounts");
+    for (account, figures) in ledger.accounts() {
+        sink.int(account.name(), figures.live_bytes as i64);
+    }
+    sink.end();
 }
 
 /// Writes the lines of the table, if the peak is an eighth above what the report shows anyway.

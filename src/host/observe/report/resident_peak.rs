@@ -1,6 +1,6 @@
 //! The highest resident size in a report. Does not allocate.
 
-use super::{Report, Sink, balance};
+use super::{Report, Sink, balance, peak};
 use crate::bytes::Bytes;
 use crate::observe::balance::Library;
 use crate::observe::resident_peak::{NamedMaps, ResidentSample};
@@ -27,11 +27,7 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
         let missed = seen.missed(report.resident.peak);
         sink.known("missed_bytes", missed);
         sink.int("live_bytes", seen.ledger.total_live_bytes as i64);
-        sink.begin("accounts");
-        for (account, figures) in seen.ledger.accounts() {
-            sink.int(account.name(), figures.live_bytes as i64);
-        }
-        sink.end();
+        peak::describe_accounts(&seen.ledger, sink);
         sink.int("shared_bytes", seen.shared as i64);
         sink.int("mapped_resident_bytes", seen.mapped() as i64);
         let named = seen.named();
@@ -42,7 +38,7 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
 /// Whether the table has it: libraries' maps are a part of it, or an eighth more was resident than the report shows anyway.
 pub fn is_shown(report: &Report<'_>, seen: &ResidentSample) -> bool {
     let shown = report.resident.now.unwrap_or(0);
-    let shown = shown.max(super::peak::shown_resident(report));
+    let shown = shown.max(peak::shown_resident(report));
     seen.resident > shown + shown / 8 || seen.mapped() > seen.resident / 8
 }
 
