@@ -50,6 +50,8 @@ mod page;
 mod page_lines;
 #[path = "observe/peak.rs"]
 mod peak;
+#[path = "observe/profile_lines.rs"]
+mod profile_lines;
 #[path = "observe/report.rs"]
 mod report;
 #[path = "observe/timeline.rs"]

@@ -3,7 +3,7 @@ really take. For type checkers: MYPYPATH=stubs, or this file in the folder that 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, Protocol, TypedDict, final, overload
 
 from typing_extensions import NotRequired, ParamSpec, Self, TypeAlias, TypeVar
@@ -334,7 +334,36 @@ class track:
 
     def _repr_html_(self) -> str: ...
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None: ...
+
+class LineProfile:
+    """The lines of a function: what each added, its peak, its hits and its time, over all calls so far. print() shows a table."""
+
+    name: str
+    def __init__(self, name: str, codes: list[CodeType]) -> None: ...
+    @property
+    def rows(self) -> list[_LineRow]:
+        """The lines that were reached."""
+
+    def _repr_html_(self) -> str: ...
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]: ...
+
+class _LineRow(TypedDict):
+    line: int
+    hits: int
+    seconds: float
+    peak_bytes: int
+    peak_growth_bytes: int
+    growth_bytes: int
+    accounts: dict[_Account, int]
+
+class _Profiled(Protocol[_P, _R_co]):
+    """A decorated function."""
+
+    profile: LineProfile
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+
+def profile(function: Callable[_P, _R_co], /) -> _Profiled[_P, _R_co]:
+    """Decorator: measure each line of a function. It stays the object that it is; its table is printed on stderr at the end."""
 
 # --- leaks by difference
 

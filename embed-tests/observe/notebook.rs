@@ -56,6 +56,7 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
         "%%pyhost -a heap\n1",
         "%pyhost",
         "%%pyhost\nimport mmap\n\nkept = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
+        "@pyhost.profile\ndef grow():\n    return bytes(5_000_000)\n\nkept = grow()\ngrow.profile",
         "%unload_ext pyhost\n%pyhost",
     ];
     let command = [
@@ -115,7 +116,13 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
         table.contains("32.0 MiB") && table.contains("cell 10, line 4 in "),
         "{html}"
     );
-    assert!(texts(&outputs[10], "stderr")[0].contains("Line magic function `%pyhost` not found"));
+    // The lines of a function, with their source and its spaces.
+    let html = texts(&outputs[10], "text/html").concat();
+    let source = "return\u{a0}bytes(5_000_000)";
+    let row = html.lines().find(|row| row.contains(source)).expect(&html);
+    assert!(row.contains("+5.0 MiB") && row.contains(">obj<"), "{row}");
+    assert!(html.contains("lines of grow, cell 11"), "{html}");
+    assert!(texts(&outputs[11], "stderr")[0].contains("Line magic function `%pyhost` not found"));
 }
 
 #[test]

@@ -73,6 +73,8 @@ fn a_type_checker_knows_what_the_module_gives() {
         told,
         [
             "\"str\"",
+            "\"int\"",
+            "\"str\"",
             "\"pyhost.track | None\"",
             "\"pyhost.track\"",
             "\"int\"",

@@ -39,6 +39,7 @@ OPTIONS = [
      "--stats=text,file={}/report.json"],
     ["--live={}/live", "--live=file:{}/ledger-%p", "--live=off"],
     ["--lines", "--lines=1", "--lines=64K", "--lines=off", "--lines=native"],
+    ["--profile-lines=__main__:main", "--profile-lines=json:loads"],
     ["--timeline={}/timeline-%p.jsonl", "--timeline={}/timeline.jsonl,interval=20ms"],
     ["--brief={}/brief"],
 ]

@@ -14,6 +14,13 @@ def of_an_account(number: int) -> str:
     return str(number)
 
 
+@pyhost.profile
+def by_line(number: int) -> str:
+    return str(number)
+
+
+reveal_type(by_line(3))
+reveal_type(by_line.profile.rows[0]["hits"])
 reveal_type(bare(3))
 reveal_type(of_an_account.last_track)
 with pyhost.track() as t:

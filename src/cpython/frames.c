@@ -316,3 +316,87 @@ int pyhost_frame(int depth, char *file, size_t *file_length, char *name, size_t 
     *line = PyCode_Addr2Line(code, offset_of(frame));
     return 1;
 }
+
+/* The innermost call: its frame, whose address stays while it runs, a generator's also from one step to the next, its code, and
+   the offset and the line that it is at. */
+uintptr_t pyhost_innermost(PyCodeObject **code, int *offset, int *line)
+{
+    frame_t *frame = innermost();
+    if (frame != NULL) {
+        *code = code_of(frame);
+        *offset = offset_of(frame);
+        *line = PyCode_Addr2Line(*code, *offset);
+    }
+    return (uintptr_t)frame;
+}
+
+#if PY_VERSION_HEX < 0x030C0000
+
+/* What is called in a watched code: with 1 at a line, with 0 if a call ends or yields, with -1 if it starts or goes on. */
+static void (*at_line)(int event);
+/* Where a code object has whether it is watched. */
+static Py_ssize_t watched = -1;
+static _PyFrameEvalFunction evaluate_next;
+/* The trace function of the script or of a tool, while `trace` is in its place. */
+static __thread Py_tracefunc scripts_trace;
+
+static int trace(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
+{
+    if (what != PyTrace_EXCEPTION && what <= PyTrace_RETURN)
+        at_line(what == PyTrace_LINE ? 1 : what == PyTrace_RETURN ? 0 : -1);
+    return scripts_trace == NULL ? 0 : scripts_trace(object, frame, what, argument);
+}
+
+/* Puts `trace` in the place of the script's function, or takes it away. The object that belongs to that stays where it is. */
+static void switch_trace(PyThreadState *state)
+{
+    Py_tracefunc before = state->c_tracefunc;
+    state->c_tracefunc = before == trace ? scripts_trace : trace;
+    if (before != trace)
+        scripts_trace = before;
+    int is_traced = state->c_tracefunc != NULL || state->c_profilefunc != NULL;
+#if PY_VERSION_HEX >= 0x030A0000
+    state->cframe->use_tracing = is_traced ? 255 : 0;
+#else
+    state->use_tracing = is_traced;
+#endif
+}
+
+/* Runs a frame: traced if its code is watched, and otherwise not, also below one that is. */
+static PyObject *evaluate(PyThreadState *state, frame_t *frame, int is_thrown)
+{
+    void *mark = NULL;
+    _PyCode_GetExtra((PyObject *)code_of(frame), watched, &mark);
+    int wants = mark != NULL;
+    if (wants == (state->c_tracefunc == trace) || state->tracing)
+        return evaluate_next(state, frame, is_thrown);
+    switch_trace(state);
+    PyObject *result = evaluate_next(state, frame, is_thrown);
+    if (wants == (state->c_tracefunc == trace)) /* else the script has set another one meanwhile */
+        switch_trace(state);
+    return result;
+}
+
+#endif
+
+/* Watches the lines of a code object in calls that start from now on: 1. 0 if this Python has sys.monitoring for it, -1 with an
+   error. */
+int pyhost_watch_lines(PyObject *code, void (*event)(int event))
+{
+#if PY_VERSION_HEX < 0x030C0000
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    at_line = event;
+    if (watched < 0) {
+        watched = _PyEval_RequestCodeExtraIndex(NULL);
+        evaluate_next = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+#if PY_VERSION_HEX < 0x030A0000
+        interpreter->ceval.tracing_possible++; /* as long as it may be switched */
+#endif
+    }
+    return _PyCode_SetExtra(code, watched, &watched) == 0 ? 1 : -1;
+#else
+    (void)code, (void)event;
+    return 0;
+#endif
+}

@@ -3,12 +3,13 @@
 
 #![allow(unsafe_code)]
 
-use super::objects::Gil;
+use super::objects::{Gil, Object, Raised};
 use super::threads;
 use crate::heap::LineFinder;
 use crate::heap::sampling::{Call, Step};
 use pyhost_os::descriptor::format_into;
 use pyhost_os::terminal_text::Plain;
+use pyo3::ffi::PyObject;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 
@@ -37,6 +38,8 @@ unsafe extern "C" {
     safe fn pyhost_watch_codes();
     fn pyhost_calls(context: *mut c_void, take: TakeCall);
     fn pyhost_texts(code: *const c_void, offset: c_int, context: *mut c_void, take: TakeTexts);
+    safe fn pyhost_innermost(code: &mut usize, offset: &mut c_int, line: &mut c_int) -> usize;
+    fn pyhost_watch_lines(code: *mut PyObject, event: extern "C" fn(c_int)) -> c_int;
     fn pyhost_frame(
         depth: c_int,
         file: *mut c_char,
@@ -238,6 +241,36 @@ pub fn stacks_change() {
 /// A second call does nothing.
 pub fn watch_codes(_gil: Gil<'_>) {
     pyhost_watch_codes();
+}
+
+/// The innermost call of a thread.
+#[derive(Default)]
+pub struct Innermost {
+    /// The address of its frame, which stays while it runs, a generator's also from one step to the next.
+    pub frame: usize,
+    /// The address of its code object.
+    pub code: usize,
+    /// Where in the code it is, in bytes.
+    pub offset: i32,
+    /// The line that it is at.
+    pub line: i32,
+}
+
+/// The calling thread's innermost call.
+pub fn innermost() -> Innermost {
+    let mut it = Innermost::default();
+    it.frame = pyhost_innermost(&mut it.code, &mut it.offset, &mut it.line);
+    it
+}
+
+/// Calls `event` in a code object, in calls that start from now on: with 1 at a line, with 0 if a call ends or yields, with -1 if
+/// it starts or goes on. Returns false if this Python has `sys.monitoring` for it.
+pub fn watch_lines<'a>(code: &Object<'a>, event: extern "C" fn(c_int)) -> Result<bool, Raised<'a>> {
+    // SAFETY: attached; the functions that are called check that it is a code object.
+    match unsafe { pyhost_watch_lines(code.pointer(), event) } {
+        -1 => Err(code.gil().raised()),
+        is_watched => Ok(is_watched != 0),
+    }
 }
 
 /// An address in the C stack of the interpreter's innermost loop, in which the calling thread's innermost Python code

@@ -67,6 +67,15 @@ impl<T: Copy> MmapVec<T> {
         true
     }
 
+    /// Takes an item out, and puts the last one in its place.
+    pub fn swap_remove(&mut self, place: usize) -> T {
+        let last = self.length - 1;
+        self.swap(place, last);
+        let item = self[last];
+        self.length = last;
+        item
+    }
+
     /// Empties the list, which keeps its memory.
     pub fn clear(&mut self) {
         self.length = 0;

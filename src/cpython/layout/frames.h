@@ -32,6 +32,7 @@
 #else
 #define Py_BUILD_CORE 1
 #if PY_VERSION_HEX >= 0x03090000
+#include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
 #else
 #include <internal/pycore_pystate.h>

@@ -108,6 +108,13 @@ pub fn start(_gil: Gil<'_>) {
     begin();
 }
 
+/// Looks before memory is given back from here on, also if no report is planned.
+pub fn watch_releases() {
+    if !is_on() {
+        set_thresholds(i64::MAX - 1, peak_watch::NEVER, peak_watch::NEVER);
+    }
+}
+
 /// Looks from here on, as if nothing was seen before.
 fn begin() {
     STATE.sample.clear();

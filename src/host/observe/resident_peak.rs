@@ -62,6 +62,10 @@ pyhost_os::state! {
         again: AtomicU64 = AtomicU64::new(0),
         /// Nanoseconds that samples took so far.
         spent: AtomicU64 = AtomicU64::new(0),
+        /// Of this window: the highest resident size, and the most bytes that were live and in libraries' maps. Nobody takes windows
+        /// as long as the first is out of reach.
+        window_resident: AtomicU64 = AtomicU64::new(u64::MAX),
+        window: AtomicU64 = AtomicU64::new(0),
         /// The kernel's peak may be of a time before the samples.
         was_reset: AtomicBool = AtomicBool::new(false),
     }
@@ -93,7 +97,26 @@ pub fn before_release() {
             false => high / GROWTH,
         };
         look_above(high + growth.max(LEAST_GROWTH));
+        if STATE.window_resident.load(Relaxed) != u64::MAX {
+            look_in_window();
+        }
     }
+}
+
+fn look_in_window() {
+    let _errno = KeptErrno::new();
+    let resident = resident_and_shared().map_or(0, |it| it.0);
+    if STATE.window_resident.fetch_max(resident, Relaxed) < resident {
+        let bytes = LEDGER.snapshot().total_live_bytes + mapped::resident().unwrap_or(0);
+        STATE.window.fetch_max(bytes, Relaxed);
+    }
+}
+
+/// Ends a window and begins the next: the most bytes that were live and resident in libraries' maps right before memory was
+/// given back; 0 if none was.
+pub fn take_window() -> u64 {
+    STATE.window_resident.store(0, Relaxed);
+    STATE.window.swap(0, Relaxed)
 }
 
 /// Looks for the last time, and finds out whose the maps are. With the GIL.

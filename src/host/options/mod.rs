@@ -31,6 +31,7 @@ use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::timeline;
 use crate::path_template::names_process;
 use crate::process;
+use crate::python::module::FunctionName;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 pub use allocators::Allocators;
 use outputs::{Outputs, STATS_FILE};
@@ -69,6 +70,7 @@ pub struct Options {
     pub lines: LineSettings,
     /// The key `native` of `--lines`.
     pub lines_native: bool,
+    pub profile_lines: Vec<FunctionName>,
     pub guard: guards::GuardSettings,
     pub leak_check: Scope,
     pub leak_status: u8,
@@ -200,6 +202,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
             false => LineSettings::Off,
         }),
         lines_native: values.lines_native.unwrap_or_default(),
+        profile_lines: values.profile_lines.clone().unwrap_or_default(),
         guard: values.guard.unwrap_or(guards::GuardSettings::Off),
         closing_line: calls::isatty(libc::STDERR_FILENO) == 1
             && !(as_python

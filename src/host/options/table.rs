@@ -16,6 +16,7 @@ use crate::limit::caps::{Rule, Share};
 use crate::observe::lines::LineSettings;
 use crate::observe::report::Format;
 use crate::observe::timeline::Interval;
+use crate::python::module::FunctionName;
 use crate::python::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use std::ffi::{OsStr, OsString};
 
@@ -217,6 +218,14 @@ at a few percent of the time. Without --stats the table is printed
             glibc 2.35 and newer)" {
         lines: Text<LineSettings>, "",
         lines_native: Flag, "native"
+    }
+    "--profile-lines", "PYHOST_PROFILE_LINES", Form::Next("NAME"), "\
+Print what each line of a function adds
+With its peak, its hits and its time, on stderr at the end; libraries'
+own maps count. NAME is a module, a colon and a function, as its
+__qualname__ has it: __main__:work, app.models:User.load. May be
+repeated" {
+        profile_lines: List<Text<FunctionName>>, ""
     }
     "--timeline", "PYHOST_TIMELINE", Form::Next("FILE,..."), "\
 Write the accounts over time to a file

@@ -36,6 +36,12 @@ def mark(name, /):
         raise TypeError("expected the name of a mark, a str")
 
 
+def profile(function, /):
+    """Return the function, of which no line is measured, with a warning."""
+    _warnings.warn(f"pyhost.profile: no line is measured; {_NOT_HOSTED}", RuntimeWarning, stacklevel=2)
+    return function
+
+
 class track:
     """A block or function that is not measured: every figure is 0. The first one warns."""
 

@@ -46,11 +46,12 @@ macro_rules! part {
     };
 }
 
-static PARTS: [Part; 7] = [
+static PARTS: [Part; 8] = [
     part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _signed _table),
-    part!("tracking.py" of NAME: TrackedAccount _accounts _head _rows _show _wrap),
-    part!("lines.py" of NAME: Lines _where),
-    part!("display.py" of NAME: _html_of_track _html_of_lines _bundle),
+    part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
+    part!("lines.py" of NAME: Lines _cell _where),
+    part!("profile.py" of NAME: profile LineProfile _profile_named),
+    part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle),
     part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
     part!("leaks.py" of NAME: leaks Leaks),
     part!("notebook.py" of NAME: load_ipython_extension unload_ipython_extension),

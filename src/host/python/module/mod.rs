@@ -12,12 +12,14 @@ mod heap_check;
 mod library;
 mod limit;
 mod lines;
+mod profile;
 mod repeats;
 mod sizes;
 mod track;
 mod track_spans;
 mod watches;
 
+pub use profile::{FunctionName, profile_lines};
 pub use watches::{answer_allocated_blocks, watch_script_end};
 
 use crate::cpython::functions::{
@@ -207,12 +209,13 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-const PARTS: [&[Method<Module>]; 7] = [
+const PARTS: [&[Method<Module>]; 8] = [
     &FUNCTIONS,
     &caps::METHODS,
     &heap_check::METHODS,
     &library::METHODS,
     &lines::METHODS,
+    &profile::METHODS,
     &repeats::METHODS,
     &sizes::METHODS,
 ];

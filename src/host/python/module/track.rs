@@ -219,14 +219,11 @@ fn enter(track: This<'_, Track>) -> Returned<'_> {
     let marks = LEDGER.marks();
     let started = Instant::now();
     let number = spans::number();
-    // Room first: it is of no line of the block.
-    let has_room = spans::make_room();
     heap::sampling::begin_span(number, track.scope);
     if track.is_precise {
         LEDGER.begin_precise();
     }
-    let begin = has_room.then(|| spans::begin(number)).flatten();
-    let Some(begin) = begin else {
+    let Some(begin) = spans::begin(number) else {
         if track.is_precise {
             LEDGER.end_precise();
         }
@@ -297,14 +294,6 @@ fn bundle<'a>(track: This<'a, Track>, _: Arguments<'a>) -> Returned<'a> {
     library::attribute(track.gil(), c"_bundle")?.call(&[track.object()])
 }
 
-fn pretty<'a>(track: This<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
-    const SIGNATURE: Signature<2> = Signature::new(c"OO:_repr_pretty_", [c"printer", c"cycle"]);
-    match arguments.parse(&SIGNATURE)? {
-        [Some(printer), _] => printer.attribute(c"text")?.call(&[&*show(track)?]),
-        _ => Ok(track.gil().none()), // it may not be left out
-    }
-}
-
 fn repr(track: This<'_, Track>) -> Returned<'_> {
     let scope = track.scope.name();
     let Some(measured) = track.measured() else {
@@ -332,7 +321,7 @@ fn show(track: This<'_, Track>) -> Returned<'_> {
     }
 }
 
-static METHODS: Table<Method<Track>, 5> = Table::new([
+static METHODS: Table<Method<Track>, 4> = Table::new([
     Method::plain(
         c"__enter__",
         enter,
@@ -353,11 +342,6 @@ static METHODS: Table<Method<Track>, 5> = Table::new([
         c"_repr_mimebundle_",
         bundle,
         c"_repr_mimebundle_($self, /, include=None, exclude=None)\n--\n\nText and HTML, for notebooks.",
-    ),
-    Method::named(
-        c"_repr_pretty_",
-        pretty,
-        c"_repr_pretty_($self, /, printer, cycle)\n--\n\nThe figures as text, for IPython.",
     ),
 ]);
 

@@ -9,21 +9,24 @@
 
 use crate::heap::{self, gate};
 use crate::ledger::{LEDGER, Peaks, Snapshot};
+use pyhost_os::mmap_vec::MmapVec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[derive(Clone, Copy)]
 struct Span {
     number: u64,
     peaks: Peaks,
 }
 
 struct Spans {
-    open: Vec<Span>,
+    /// In memory that is of no account.
+    open: MmapVec<Span>,
     /// The number of the last one.
     latest: u64,
 }
 
 static SPANS: Mutex<Spans> = Mutex::new(Spans {
-    open: Vec::new(),
+    open: MmapVec::new(),
     latest: 0,
 });
 
@@ -40,7 +43,7 @@ impl Spans {
     }
 
     fn fold(&mut self, ended: &Peaks) {
-        for span in &mut self.open {
+        for span in self.open.iter_mut() {
             span.peaks.raise(ended);
         }
     }
@@ -57,48 +60,14 @@ pub fn number() -> u64 {
     })
 }
 
-/// Makes room for one more span. False if there is no memory.
-pub fn make_room() -> bool {
-    let mut larger: Vec<Span> = Vec::new();
-    loop {
-        let missing = with_spans(|spans| {
-            if spans.open.len() < spans.open.capacity() {
-                return None;
-            }
-            if larger.capacity() <= spans.open.len() {
-                return Some(spans.open.len() * 2 + 8);
-            }
-            larger.append(&mut spans.open);
-            std::mem::swap(&mut larger, &mut spans.open);
-            None
-        });
-        match missing {
-            None => return true,
-            Some(room) if larger.try_reserve_exact(room).is_ok() => {}
-            Some(_) => return false,
-        }
-    }
-}
-
 /// Begins a span: the figures of its first moment. None if there is no memory.
 pub fn begin(number: u64) -> Option<Snapshot> {
-    loop {
-        let begun = with_spans(|spans| {
-            // Another thread may have taken the room.
-            if spans.open.len() == spans.open.capacity() {
-                return None;
-            }
-            spans.end_segment();
-            spans.open.push(Span {
-                number,
-                peaks: Peaks::NONE,
-            });
-            Some(LEDGER.snapshot())
-        });
-        if begun.is_some() || !make_room() {
-            return begun;
-        }
-    }
+    let peaks = Peaks::NONE;
+    with_spans(|spans| {
+        spans.end_segment();
+        let is_open = spans.open.push(Span { number, peaks });
+        is_open.then(|| LEDGER.snapshot())
+    })
 }
 
 /// Ends a span: the figures of its last moment, and its peaks. Once a span.

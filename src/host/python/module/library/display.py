@@ -1,4 +1,4 @@
-"""The rich display of pyhost.track and pyhost.Lines in a notebook.
+"""The rich display of pyhost.track, pyhost.Lines and pyhost.LineProfile in a notebook.
 
 Run in every interpreter that asks for it, and not before. The styles are in the cells: some front ends take style sheets out.
 """
@@ -35,6 +35,13 @@ def _html_of_lines(lines, views=("at_peak", "live")):
         texts = [(_text(row["bytes"]), f"\u00b1 {_text(row['error_bytes'])}", "+".join(row["accounts"]), _where(row)) for row in rows]
         found.append(_table(title, ("bytes", "error", "account", "line"), texts, (2, 3)))
     return "\n".join(found) or f"<p>{escape(str(lines))}</p>"
+
+
+def _html_of_profile(profile):
+    titles, *rows = profile._texts()
+    # Spaces at the start of a cell are not shown.
+    rows = [(*row[:-1], row[-1].replace(" ", "\u00a0")) for row in rows]
+    return _table(profile._head(), titles, rows, (6, 7))
 
 
 def _html_of_track(tracked):

@@ -69,12 +69,11 @@ def _show(tracked):
     return "\n".join(lines)
 
 
-def _flags(function):
-    """The flags of the code that runs when a function is called; 0 for what has none."""
+def _code(function):
+    """The code that runs when a function is called; None for what has none."""
     while isinstance(function, functools.partial):
         function = function.func
-    function = getattr(function, "__func__", function)
-    return getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _wrap(function, account, precise):
@@ -83,7 +82,7 @@ def _wrap(function, account, precise):
     A coroutine is tracked from its first step to its end, with what other tasks allocate meanwhile; so is a generator,
     with what its consumer does between two items.
     """
-    flags = _flags(function)
+    flags = getattr(_code(function), "co_flags", 0)
     if flags & _COROUTINE:
         async def wrapper(*args, **kwargs):
             with _Call(wrapper, account, precise):

@@ -1,0 +1,160 @@
+//! `@pyhost.profile` and `--profile-lines`: the figures of lines against what they are known to take, and which function is found.
+
+use crate::environments::newest_numpy;
+use crate::host::{Outcome, Run, folder, script, version};
+use crate::skipping::skipped;
+use std::path::PathBuf;
+
+#[test]
+fn a_line_has_what_it_added_and_its_peak_in_whatever_way_its_function_runs() {
+    for (name, value) in [
+        ("PYHOST_STATS", "off"),
+        ("PYHOST_STATS", "json"),
+        ("PYHOST_LINES", "1"),
+        ("PYHOST_CAP", "1G"),
+        ("PYHOST_ALLOCATOR", "pymalloc"),
+        ("PYHOST_DEBUG_HOOKS", "1"),
+    ] {
+        let outcome = newest_numpy()
+            .host()
+            .env(name, value)
+            .arg(script("profile_lines.py"))
+            .ok();
+        assert_eq!(
+            outcome.last_line(),
+            "profiled",
+            "{name}={value} {outcome:#?}"
+        );
+        let shown = "block = bytearray(10 * MIB)  # 10 10 1";
+        assert!(outcome.stderr.contains(shown), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_trace_function_of_the_script_sees_the_same_and_stays() {
+    let run = |words: &[&str]| {
+        let run = Run::host().arg(script("profile_traced.py")).args(words);
+        run.ok()
+    };
+    let (plain, profiled) = (run(&[]), run(&["--profiled"]));
+    assert!(plain.stdout.lines().count() > 50, "{plain:#?}");
+    assert_eq!(plain.stdout, profiled.stdout);
+    assert!(profiled.stderr.contains("lines of work, "), "{profiled:#?}");
+}
+
+/// A folder with a script and a module that it imports.
+fn program() -> PathBuf {
+    let place = folder("program");
+    let module = "import functools
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*values): return function(*values)
+    return wrapper
+@decorated
+def load():
+    kept = bytearray(5 << 20)
+    return kept
+def make():
+    def inner():
+        return bytearray(2 << 20)
+    return inner()
+class Store:
+    def read(self):
+        return bytearray(3 << 20)
+";
+    let script = "import sys, subprocess
+import parts
+def work():
+    return bytearray(7 << 20)
+if __name__ == '__main__':
+    work(), parts.load(), parts.make(), parts.Store().read()
+    if 'child' in sys.argv:
+        subprocess.run([sys.executable, '-c', 'pass'], check=True)
+    sys.exit(7)
+";
+    std::fs::write(place.join("parts.py"), module).unwrap();
+    std::fs::write(place.join("main.py"), script).unwrap();
+    place
+}
+
+fn profiled(names: &[&str], words: &[&str]) -> Outcome {
+    let options = names.iter().flat_map(|name| ["--profile-lines", *name]);
+    Run::host()
+        .folder(&program())
+        .args(options)
+        .args(words)
+        .run()
+}
+
+#[test]
+fn the_function_that_the_option_names_is_profiled() {
+    for (name, line) in [
+        ("__main__:work", "return bytearray(7 << 20)"),
+        ("parts:load", "kept = bytearray(5 << 20)"),
+        ("parts:make.<locals>.inner", "return bytearray(2 << 20)"),
+        ("parts:Store.read", "return bytearray(3 << 20)"),
+    ] {
+        for words in [&["main.py"][..], &["-m", "main"], &["main.py", "child"]] {
+            let outcome = profiled(&[name], words);
+            assert_eq!(outcome.code(), 7, "{outcome:#?}");
+            let row = outcome.stderr.lines().find(|row| row.ends_with(line));
+            assert!(
+                row.is_some_and(|row| row.contains(" MiB  ")),
+                "{outcome:#?}"
+            );
+            assert_eq!(
+                outcome.stderr.matches("pyhost: ").count(),
+                1,
+                "{outcome:#?}"
+            );
+        }
+    }
+    let both = profiled(&["parts:load", "__main__:work"], &["main.py"]);
+    assert_eq!(
+        both.stderr.matches("pyhost: lines of ").count(),
+        2,
+        "{both:#?}"
+    );
+}
+
+#[test]
+fn a_function_that_is_never_called_is_one_line_and_the_scripts_status() {
+    for name in [
+        "parts:nothing",
+        "nowhere:work",
+        "parts:Store.write",
+        "parts:read",
+    ] {
+        let outcome = profiled(&[name], &["main.py"]);
+        let line = format!("pyhost: --profile-lines: no call of '{name}' was seen\n");
+        assert_eq!((outcome.code(), outcome.stderr), (7, line));
+    }
+}
+
+#[test]
+fn what_names_no_function_is_refused() {
+    for name in ["work", "parts:", ":work", "parts:a:b"] {
+        let outcome = profiled(&[name], &["main.py"]);
+        assert_eq!(outcome.code(), 2, "{outcome:#?}");
+        let expected = format!("bad value '{name}'; expected MODULE:FUNCTION");
+        assert!(outcome.stderr.contains(&expected), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn without_a_free_tool_one_line_says_so_and_the_script_runs() {
+    if version() < (3, 12) {
+        return skipped("before 3.12 the interpreter's loop is watched, without a tool");
+    }
+    let code = "import pyhost, sys
+for tool in range(6): sys.monitoring.use_tool_id(tool, 'other')
+@pyhost.profile
+def one(): return 1
+@pyhost.profile
+def two(): return 2
+print(one() + two())";
+    let outcome = Run::host().code(code).ok();
+    assert_eq!(outcome.last_line(), "3");
+    let line = "pyhost: profile: no tool of sys.monitoring is free; no line is measured\n";
+    assert_eq!(outcome.stderr, line);
+}
