@@ -165,6 +165,32 @@ with concurrent.futures.ThreadPoolExecutor(4) as pool:
 }
 
 #[test]
+fn what_is_kept_until_nothing_fits_ends_in_an_error_a_request_and_no_more() {
+    let code = "import sys
+from concurrent.futures import ThreadPoolExecutor
+def rows(count):
+    return [{'number': n, 'text': f'row {n}', 'parts': [n, str(n)]} for n in range(count)]
+def answer(_):
+    try: kept.append(rows(int(sys.argv[1])))
+    except MemoryError: return 503
+    return 200
+kept, count = [], 300_000 // int(sys.argv[1])
+if sys.argv[2] == 'main': answers = [answer(n) for n in range(count)]
+else:
+    with ThreadPoolExecutor(2) as pool: answers = list(pool.map(answer, range(count)))
+assert answers.count(200) == len(kept) > 0
+print(len(answers), answers.count(503) > count // 3)";
+    for rows in ["300", "500", "1200", "4000"] {
+        for threads in ["main", "pool"] {
+            let run = Run::host().args(["--cap", "40M"]).code(code);
+            let outcome = run.args([rows, threads]).ok();
+            let count = 300_000 / rows.parse::<u32>().unwrap();
+            assert_eq!(outcome.stdout, format!("{count} True\n"), "{outcome:#?}");
+        }
+    }
+}
+
+#[test]
 fn threads_that_did_not_hog_go_on() {
     let code = "import json, threading
 errors, done = [], []

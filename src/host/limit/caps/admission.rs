@@ -4,8 +4,9 @@
 //! The reserve is a ladder. A thread is notified of the shortage, by an error, if it has itself grown by a slice since the
 //! last error and live bytes are a sixteenth of the rest higher; a thread that has grown by less is notified if they are half
 //! of the rest higher: so do servers with a thread for each request grow. The rest is then what is left below the cap, so there
-//! are a few dozen errors at most, whatever the threads do. When little is left, small requests are served to the end. So no
-//! process is refused for ever: it frees memory, works in what is left, or ends.
+//! are at most a hundred errors if the threads keep what they have. Once a thread has freed much after its error, the ladder
+//! stays where it is until half of the rest is gone, and errors come at the same height: so a server that is full refuses
+//! large requests as long as they come. When little is left, small requests are served to the end. So a process frees memory, works in what is left, or ends.
 //!
 //! Within a shortage each thread that allocates is in one of four states:
 //!
@@ -27,7 +28,7 @@
 //! and continues. So a refusal does not prove that the script got an error. [`error_ended`] counts the
 //! errors that passed through Python code. As long as the process had no such error, and the host raised none, the last
 //! quarter of the reserve is kept, and the process is not ended. After an error, a small request that finds the cap full
-//! ends the process, whichever thread makes it: Python could not go on if the next were refused.
+//! ends the process, whichever thread makes it, and one of a server's own code: they could not go on if the next were refused.
 //!
 //! Some requests must not be refused, see [`Role`]: CPython loses the error if it gets no frame object
 //! while it raises another error (3.11 to 3.13), and raises none if it gets no further chunk of its data
@@ -58,10 +59,12 @@ enum Stage {
 struct ThreadPart {
     shortage: Cell<u64>,
     state: Cell<Stage>,
-    /// The thread's live bytes at its last notification, or when it came.
+    /// The thread's live bytes when it came, or the least since its last error.
     base: Cell<i64>,
-    /// For a thread that is to be notified at a safe point: bytes that it may allocate before one of its requests is
-    /// refused instead.
+    /// Its live bytes at its last error.
+    height: Cell<i64>,
+    /// For a thread that is to be notified at a safe point: its live bytes from which on one of its requests is refused
+    /// instead.
     patience: Cell<i64>,
     place: Cell<CodePlace>,
     attempts: Cell<u8>,
@@ -104,6 +107,7 @@ thread_local! {
             shortage: Cell::new(0),
             state: Cell::new(Stage::New),
             base: Cell::new(0),
+            height: Cell::new(0),
             patience: Cell::new(0),
             place: Cell::new(CodePlace::Nowhere),
             attempts: Cell::new(0),
@@ -288,8 +292,10 @@ pub(super) fn decide(
             return true;
         }
         (request.undo)();
-        let is_small = !is_large(bytes, case.reserve, false);
-        if is_small && ends(account, bytes) && case.shortage().had_error() && case.is_full() {
+        // An event loop that gets no buffer loses each connection, and waits for the next.
+        let is_needed =
+            !is_large(bytes, case.reserve, false) || case.place(python) == CodePlace::Serving;
+        if is_needed && ends(account, bytes) && case.shortage().had_error() && case.is_full() {
             LEDGER.count_refusal(account);
             case.end(How::Fatal, python);
         }
@@ -345,6 +351,13 @@ impl Case<'_> {
             part.state.set(Stage::New);
             part.base.set(self.slot.live());
         }
+        if part.state.get() == Stage::Notified {
+            part.base.set(part.base.get().min(self.slot.live()));
+            let given_back = part.height.get() - part.base.get();
+            if given_back > slice(self.reserve) / 2 {
+                self.shortage().gives_back.store(true, Relaxed);
+            }
+        }
         // An error may be in a cycle of references with its frames, and is gone at a collection only.
         if !self.shortage().had_error() && self.handles_error(part, python) {
             self.shortage().note_raised();
@@ -398,6 +411,7 @@ impl Case<'_> {
         let has_grown = self.slot.live() - part.base.get() > own;
         match part.state.get() {
             Stage::New if has_grown => true,
+            Stage::Notified if has_grown && !handles_error && self.gives_back() => true,
             _ if risen <= left / STEPS.1 => false,
             _ if has_grown => true,
             // Threads that take a slot one after the other grow together: a server's, one for each request.
@@ -413,7 +427,6 @@ impl Case<'_> {
         if self.repeats_refused_number(part) {
             return self.may_be_refused(part, python);
         }
-        let taken = self.slot.live() - part.base.get();
         match part.state.get() {
             Stage::New if self.is_starting() => false,
             Stage::New | Stage::Notified if !self.is_due(part, python) => false,
@@ -423,14 +436,13 @@ impl Case<'_> {
                 place if self.can_wait(place) => false,
                 place if (python.is_main)() && place != CodePlace::Nowhere => {
                     part.attempts.set(0);
-                    part.base.set(self.slot.live());
-                    part.patience.set(self.left() / 2);
+                    part.patience.set(self.slot.live() + self.left() / 2);
                     self.post(part, place, python);
                     false
                 }
                 _ => self.may_be_refused(part, python),
             },
-            Stage::Posted | Stage::Missed if taken > part.patience.get() => {
+            Stage::Posted | Stage::Missed if self.slot.live() > part.patience.get() => {
                 self.place(python) != CodePlace::Serving && self.may_be_refused(part, python)
             }
             Stage::Posted => false,
@@ -563,11 +575,19 @@ impl Case<'_> {
         }
         part.given.set(true);
         part.errors_when_notified.set(part.errors.get());
+        part.height.set(self.slot.live());
         part.base.set(self.slot.live());
-        if !is_large {
-            self.shortage()
-                .note_error(LEDGER.bound(self.scope), self.left());
+        let (last, left) = self.shortage().last_error();
+        let bound = LEDGER.bound(self.scope);
+        let stays = self.gives_back() && bound - last <= left / STEPS.1;
+        if !is_large && !stays {
+            self.shortage().note_error(bound, self.left());
         }
+    }
+
+    /// Whether a thread has given back much of what it had grown by, after an error of this shortage.
+    fn gives_back(&self) -> bool {
+        self.shortage().gives_back.load(Relaxed)
     }
 
     /// Bytes left below the cap.

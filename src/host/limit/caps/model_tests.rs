@@ -119,6 +119,8 @@ enum Event {
     Switch(usize),
     /// The script works on, and catches each error.
     Climb,
+    /// It keeps requests of so many bytes that succeed, and frees those that fail.
+    Serve(usize),
     /// It asks for the same again and again.
     Insist(usize),
 }
@@ -307,6 +309,7 @@ impl Model<'_> {
         match event {
             Event::Request(account, bytes, role) => return self.request(account, bytes, role),
             Event::Climb => return self.climb(),
+            Event::Serve(bytes) => return self.serve(bytes),
             Event::Insist(bytes) => return self.insist(bytes),
             Event::Map(bytes) => return self.map(bytes),
             Event::StartThread => return self.start_thread(),
@@ -494,7 +497,7 @@ impl Model<'_> {
         let is_near_half = LEDGER.bound(scope) + size > hold + reserve / 16 * 7;
         // The end.
         let is_vital = is_object || of_c && size > 2 << 10;
-        let may_end = !is_large && is_vital && had_error && full.is_some();
+        let may_end = (!is_large || is_serving) && is_vital && had_error && full.is_some();
         if may_end && full == Some(scope) && !is_repeated && answer.is_ok() {
             self.at_the_end += 1;
         }
@@ -648,7 +651,7 @@ impl Model<'_> {
         Ok(true)
     }
 
-    /// A few dozen errors, then the process ends.
+    /// At most a hundred errors, then the process ends.
     fn climb(&mut self) -> Goes {
         let mut scopes = [Scope::Account(Obj), Scope::Total].into_iter();
         if !scopes.any(|scope| LEDGER.cap(scope).is_some()) {
@@ -666,9 +669,31 @@ impl Model<'_> {
             if self.number > number {
                 self.error_ends();
                 errors += 1;
-                prop_assert!(errors <= 64, "{} errors", errors);
+                prop_assert!(errors <= 100, "{} errors", errors);
             }
         }
+    }
+
+    /// However many requests fail, the process does not end.
+    fn serve(&mut self, bytes: usize) -> Goes {
+        for _ in 0..1000 {
+            let (kept, number) = (self.blocks.len(), self.number);
+            for _ in 0..bytes / 1024 {
+                let goes = self.request(Obj, 1024, Role::Plain)? && self.safe_point()?;
+                prop_assert!(goes, "it ends");
+                if self.number > number {
+                    break;
+                }
+            }
+            if self.number > number {
+                while self.blocks.len() > kept {
+                    self.step(Event::Free(self.blocks.len() - 1))?;
+                }
+                self.error_ends();
+            }
+            self.look()?;
+        }
+        Ok(true)
     }
 
     fn insist(&mut self, bytes: usize) -> Goes {
@@ -769,6 +794,9 @@ fn the_caps_keep_their_promises_whatever_happens() {
     let slots = [(); THREADS].map(|()| LEDGER.claim());
     let cap = Event::Cap(Scope::Account(Obj), 16 << 20);
     run(&slots, &[cap, Event::Fill(Obj, 0), Event::Insist(1 << 20)]).unwrap();
+    for bytes in [100 << 10, 200 << 10, 300 << 10, 1 << 20] {
+        run(&slots, &[cap, Event::Fill(Obj, 0), Event::Serve(bytes)]).unwrap();
+    }
     let mut cases = TestRunner::new(ProptestConfig {
         cases: CASES,
         failure_persistence: None,

@@ -15,6 +15,8 @@ pub(super) struct Shortage {
     errors_at_start: AtomicU64,
     /// Whether the shortage has left its dossier.
     pub has_dossier: AtomicBool,
+    /// Whether a thread has given back much after an error.
+    pub gives_back: AtomicBool,
 }
 
 /// More errors than there ever are.
@@ -30,6 +32,7 @@ pyhost_os::state! {
                 left: AtomicI64::new(0),
                 errors_at_start: AtomicU64::new(0),
                 has_dossier: AtomicBool::new(false),
+                gives_back: AtomicBool::new(false),
             }
         }; Scope::COUNT],
         latest: AtomicU64 = AtomicU64::new(0),
@@ -69,6 +72,7 @@ impl Shortage {
         match self.number.compare_exchange(0, number, AcqRel, Relaxed) {
             Ok(_) => {
                 self.has_dossier.store(false, Relaxed);
+                self.gives_back.store(false, Relaxed);
                 // The first thread that grows is notified at once.
                 self.last_error.store(hold - reserve / 16, Relaxed);
                 self.left.store(reserve, Relaxed);
