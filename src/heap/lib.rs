@@ -263,12 +263,14 @@ pub fn owns(pointer: *mut u8) -> bool {
 }
 
 /// The largest size of a block that takes no more than `room` bytes: mimalloc rounds up to a fourth of
-/// a power of two, and from 512 KiB on, where a block has a page of its own, as the system's memory
+/// a power of two, to less up to 4 KiB (`patches.rs`), and from 512 KiB on, where a block has a page of its own, as the system's memory
 /// is best asked for (`_mi_os_good_alloc_size`).
 pub fn largest_within(room: u64) -> u64 {
     let step = match room {
-        0..1024 => 16,
-        1024..0x8_0000 => (1 << room.ilog2()) / 4,
+        0..256 => 16,
+        256..512 => 32,
+        512..4096 => (1 << room.ilog2()) / 16,
+        4096..0x8_0000 => (1 << room.ilog2()) / 4,
         0x8_0000..0x20_0000 => 64 << 10,
         0x20_0000..0x80_0000 => 256 << 10,
         0x80_0000..0x200_0000 => 1 << 20,

@@ -73,23 +73,28 @@ pub struct Theap {
     _rest: [u8; FREE_DIRECT - PAGE_COUNT - size_of::<usize>()],
     pub pages_free_direct: [*mut Page; 129],
     /// Its pages that may have free blocks, by [`queue_of`].
-    pub queues: [Queue; 75],
+    pub queues: [Queue; 104],
 }
 
 /// Pages of a size, of which the first is tried first (`mi_page_queue_t`).
 #[repr(C)]
 pub struct Queue {
     pub first: *mut Page,
-    _rest: [usize; 3],
+    _last: *mut Page,
+    _count: u32,
+    block_size: u32,
 }
 
-/// The queue in [`Theap::queues`] for blocks of `size` bytes, more than 64 and no more than [`LARGE_SIZE_MAX`] (`mi_bin`): there
-/// are four sizes between two powers of two.
+/// The queue in [`Theap::queues`] for blocks of `size` bytes, more than 512 and no more than [`LARGE_SIZE_MAX`] (`mi_bin`, see
+/// `patches.rs`).
 #[inline]
 pub fn queue_of(size: usize) -> usize {
-    let words = size.div_ceil(size_of::<usize>()) - 1;
-    let bit = words.ilog2() as usize;
-    (bit << 2) + (words >> (bit - 2) & 3) - 3
+    let units = (size - 1) / 16;
+    let bit = units.ilog2() as usize;
+    match bit < 8 {
+        true => 16 * bit + (units >> (bit - 4) & 15) - 54,
+        false => 4 * bit + (units >> (bit - 2) & 3) + 42,
+    }
 }
 
 /// Offsets in [`Theap`].
@@ -345,5 +350,34 @@ impl<'a> List<'a> {
         }
         // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
         unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        safe fn _mi_bin(size: usize) -> usize;
+    }
+
+    #[test]
+    fn each_size_has_the_queue_of_the_next_size_of_blocks() {
+        // SAFETY: constant, and there throughout.
+        let queues = unsafe { &_mi_theap_empty.queues };
+        let block = |queue: usize| queues[queue].block_size as usize;
+        for size in 1..=LARGE_SIZE_MAX {
+            let queue = _mi_bin(size);
+            let is_next = queue == 1 || size > block(queue - 1);
+            assert!(is_next && size <= block(queue), "{size}");
+            assert!(size <= 512 || queue_of(size) == queue, "{size}");
+            let most_unused = match size {
+                1..=512 => 16.max(size / 8),
+                513..=4096 => size / 16,
+                _ => size / 4,
+            };
+            assert!(block(queue) - size <= most_unused, "{size}");
+        }
+        assert_eq!(_mi_bin(LARGE_SIZE_MAX + 1), queues.len() - 2);
     }
 }

@@ -29,8 +29,9 @@ AT(mi_page_t, next, 8 * WORD + 8);
 AT(mi_page_t, prev, 9 * WORD + 8);
 
 AT(mi_page_queue_t, first, 0);
-_Static_assert(sizeof(mi_page_queue_t) == 4 * WORD, "a queue of pages");
-_Static_assert(MI_BIN_COUNT == 75, "the queues of pages");
+AT(mi_page_queue_t, block_size, 2 * WORD + 4);
+_Static_assert(sizeof(mi_page_queue_t) == 2 * WORD + 8, "a queue of pages");
+_Static_assert(MI_BIN_COUNT == 104, "the queues of pages");
 _Static_assert(MI_LARGE_MAX_OBJ_SIZE == WORD * MI_ARENA_SLICE_SIZE, "the largest block that shares its page");
 AT(mi_theap_t, pages, OF(272, 212) + 129 * WORD);
 AT(mi_theap_t, page_count, OF(176, 164));

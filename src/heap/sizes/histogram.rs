@@ -14,9 +14,9 @@ use pyhost_os::mapping::Mapped;
 use pyhost_os::zeros_are_valid;
 use std::ops::{Deref, DerefMut};
 
-/// Classes of an account at most: mimalloc has 73 sizes of blocks that share a page, and those that
+/// Classes of an account at most: mimalloc has 101 sizes of blocks that share a page, and those that
 /// have one to themselves are put together by [`class_of_single`], 4 classes a doubling.
-const MOST: usize = 73 + 4 * 40;
+const MOST: usize = 101 + 4 * 40;
 
 /// The blocks of one size in one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,8 +195,7 @@ fn class_of(bytes: u64, is_single: bool) -> u64 {
     }
 }
 
-/// The class of a block with a page to itself: the next of 4 sizes a doubling, as mimalloc's smaller
-/// ones are.
+/// The class of a block with a page to itself: the next of 4 sizes a doubling.
 fn class_of_single(bytes: u64) -> u64 {
     let doubling = bytes.max(4).ilog2();
     bytes.next_multiple_of(1 << (doubling - 2))

@@ -24,9 +24,9 @@ impl Class {
     }
 }
 
-/// Distinct sizes of an account that are told apart; mimalloc has 73 bins, and larger blocks a page
-/// each.
-const SIZES: usize = 96;
+/// Distinct sizes of an account that are told apart; mimalloc has 101 for blocks that share a page, and
+/// larger blocks have a page each.
+const SIZES: usize = 128;
 
 /// The classes whose live blocks take the most bytes, over all accounts, largest first.
 pub fn largest<const N: usize>() -> [Option<Class>; N] {

@@ -63,13 +63,14 @@ pub(crate) fn addresses_to_grow(size: usize, begins: bool) -> usize {
     }
 }
 
-/// The bytes to allocate for a block that grows to `size` bytes: for objects an eighth more. A list that
-/// grows once grows again, by an eighth each time (`list_resize`), and mimalloc's sizes are an eighth
-/// apart. Not for large blocks, which grow where they lie.
+/// The bytes to allocate for a block that grows to `size` bytes: for objects more, so that it has room for the next growth. A list
+/// grows by an eighth and 6 entries each time (`list_resize`), and mimalloc's sizes are at most a sixteenth apart up to 4 KiB,
+/// but a fourth above. Not for large blocks, which grow where they lie.
 #[inline]
 pub(crate) fn room_to_grow(size: usize) -> usize {
     match size {
-        513..ffi::LARGE_SIZE_MAX => size + size / 8,
+        513..=4096 => size + size / 4,
+        4097..ffi::LARGE_SIZE_MAX => size + size / 8,
         _ => size,
     }
 }

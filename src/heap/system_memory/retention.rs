@@ -30,8 +30,8 @@ pyhost_os::named!(Retention: "balanced" Balanced, "speed" Speed, "small" Small);
 
 /// KiB of address space that mimalloc reserves at a time, to begin with; more as a program grows.
 ///
-/// mimalloc's own default is 1 GiB, whose bitmaps take 160 KiB for each heap from its first page
-/// on; those of 64 MiB take 10.
+/// mimalloc's own default is 1 GiB, whose bitmaps take 224 KiB for each heap from its first page
+/// on; those of 64 MiB take 28.
 const ARENA_RESERVE: c_long = 64 * 1024;
 
 /// Sets what must be set before mimalloc's first allocation, whatever is chosen.
