@@ -16,7 +16,7 @@ use pyhost_testing::Random;
 /// Shows a summary in every form.
 fn show(summary: &Summary) {
     assert_plain(&summary.to_text());
-    for form in diff::forms(summary, &Summary::default(), None) {
+    for form in diff::forms(summary, &Summary::default(), None, false) {
         assert_plain(&form);
     }
 }

@@ -2,22 +2,24 @@
 
 use super::listing::{Listing, error_of_change, interval_of};
 use crate::lines::{By, Row, Subject, Table};
-use crate::stacks::{Amount, Stacks, View};
+use crate::stacks::{Amount, Stacks, View, error_bytes};
 use crate::summary::{bytes, signed};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Lines that grew, and lines that shrank, which the text has at most.
+/// Lines that grew, lines that shrank, and lines that changed within the error, which the text has at most.
 const SHOWN: usize = 10;
 
-/// A line whose bytes changed by more than the error.
+/// A line whose bytes changed.
 pub struct Change<'a> {
     pub subject: Subject<'a>,
     pub a: i64,
     pub b: i64,
     pub error: i64,
+    /// The sum of the squares of its stacks' errors.
+    square: f64,
 }
 
 impl Change<'_> {
@@ -25,12 +27,19 @@ impl Change<'_> {
     pub fn bytes(&self) -> i64 {
         self.b - self.a
     }
+
+    fn is_within_error(&self) -> bool {
+        self.bytes().abs() <= self.error
+    }
 }
 
 pub struct LineChanges<'a> {
     view: View,
-    /// Those that grew first, by the most bytes; those that shrank last.
+    interval: i64,
+    /// By more than the error: those that grew first, by the most bytes; those that shrank last.
     changes: Vec<Change<'a>>,
+    /// Within the error, the largest first; without those that did not change.
+    within: Vec<Change<'a>>,
     /// Lines that changed by no more than the error.
     pub others: usize,
     /// Bytes of stacks that A and B do not list.
@@ -51,13 +60,18 @@ impl<'a> LineChanges<'a> {
         let all = subjects
             .into_iter()
             .map(|subject| change(subject, &a, &b, interval));
-        let (mut changes, others): (Vec<Change>, Vec<Change>) =
-            all.partition(|change| change.bytes().abs() > change.error);
+        let (mut within, mut changes): (Vec<Change>, Vec<Change>) =
+            all.partition(Change::is_within_error);
         changes.sort_by_key(|change| (Reverse(change.bytes()), change.subject.to_string()));
+        let others = within.len();
+        within.retain(|change| change.bytes() != 0);
+        within.sort_by_key(|change| (Reverse(change.bytes().abs()), change.subject.to_string()));
         LineChanges {
             view,
+            interval,
             changes,
-            others: others.len(),
+            within,
+            others,
             left_out: [a.table.left_out, b.table.left_out],
         }
     }
@@ -72,25 +86,54 @@ impl<'a> LineChanges<'a> {
         (largest, more)
     }
 
-    pub fn to_text(&self) -> String {
-        let mut text = "lines        live A     live B      change     \u{b1} error\n".to_owned();
-        let (largest, more) = self.largest();
-        for change in largest {
-            let [a, b, error] = [change.a, change.b, change.error].map(bytes);
-            let difference = signed(change.bytes());
-            let subject = change.subject;
-            let _ = writeln!(text, "{a:>19}{b:>11}{difference:>12}{error:>12}  {subject}");
+    /// The change of several lines together, and its error.
+    fn sum(&self, changes: &[Change]) -> [i64; 2] {
+        let bytes: i64 = changes.iter().map(Change::bytes).sum();
+        let square = changes.iter().map(|change| change.square).sum();
+        let error = error_bytes(square, self.interval);
+        let may_lack = self.left_out[usize::from(bytes < 0)];
+        match changes.is_empty() {
+            true => [0, 0],
+            false => [bytes, error.saturating_add(may_lack)],
         }
-        if more > 0 {
+    }
+
+    /// As a table. What is within the error is dim if `has_colours`, else its rows begin with `~`.
+    pub fn to_text(&self, has_colours: bool) -> String {
+        let name = self.view.name();
+        let mut text =
+            format!("lines             A          B      change     \u{b1} error  {name}\n");
+        let (largest, more) = self.largest();
+        let [plain, within] = match has_colours {
+            true => [["", " ", ""], ["\x1b[2m", " ", "\x1b[0m"]],
+            false => [["", " ", ""], ["", "~", ""]],
+        };
+        let shown = largest.into_iter().map(|change| (change, plain));
+        let others = self.within.iter().take(SHOWN);
+        for (change, [dim, mark, end]) in shown.chain(others.map(|change| (change, within))) {
+            let [a, b, error] = [change.a, change.b, change.error].map(bytes);
+            let (difference, subject) = (signed(change.bytes()), change.subject);
             let _ = writeln!(
                 text,
-                "        {more} more lines changed by more than the error"
+                "{dim}{mark}{a:>18}{b:>11}{difference:>12}{error:>12}  {subject}{end}"
             );
         }
-        let others = self.others;
+        let ([change, error], [within, _]) = (self.sum(&self.changes), self.sum(&self.within));
+        let (others, count) = (self.others, self.changes.len());
+        let (change, error, within) = (signed(change), bytes(error), signed(within));
+        let rest = match more {
+            0 => String::new(),
+            more => format!(", {more} of them not shown"),
+        };
+        if count > 0 {
+            let _ = writeln!(
+                text,
+                "        {count} lines changed by more than the error{rest}: {change} \u{b1} {error}"
+            );
+        }
         let _ = writeln!(
             text,
-            "        {others} lines changed by no more than the error"
+            "        {others} lines changed by no more than the error: {within}"
         );
         if self.left_out != [0, 0] {
             let [a, b] = self.left_out.map(bytes);
@@ -109,14 +152,19 @@ impl<'a> LineChanges<'a> {
             row["b"] = change.b.into();
             row["change"] = change.bytes().into();
             row["error_bytes"] = change.error.into();
+            row["within_error"] = change.is_within_error().into();
             row
         };
         let [a, b] = self.left_out;
+        let [change, error] = self.sum(&self.changes);
+        let all = self.changes.iter().chain(&self.within);
         json!({
             "view": self.view.name(),
             "left_out_bytes": {"a": a, "b": b},
             "within_error": self.others,
-            "changes": self.changes.iter().map(row).collect::<Vec<_>>(),
+            "change": change,
+            "error_bytes": error,
+            "changes": all.map(row).collect::<Vec<_>>(),
         })
     }
 }
@@ -165,5 +213,6 @@ fn change<'a>(subject: Subject<'a>, a: &Side<'a>, b: &Side<'a>, interval: i64) -
         a: sums[0].bytes,
         b: sums[1].bytes,
         error: error_of_change(sums, may_lack, interval),
+        square: sums[0].square + sums[1].square,
     }
 }

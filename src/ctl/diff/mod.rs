@@ -20,16 +20,21 @@ use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
+use std::io::IsTerminal;
 use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct DiffOptions {
+    /// The bytes of lines that are compared
+    #[arg(long, value_name = "VIEW", default_value = "live")]
+    pub view: View,
+
     /// As JSON, schema pyhost-diff/1
     #[arg(long)]
     pub json: bool,
 
     /// Keep the accounts of process A as its baseline, to compare with later
-    #[arg(long, conflicts_with_all = ["json", "b"])]
+    #[arg(long, conflicts_with_all = ["json", "view", "b"])]
     pub keep: bool,
 
     /// A process id, a file of --live, or a report in JSON
@@ -59,10 +64,12 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
     };
     let ((a, of_a), (b, of_b)) = (side(&a)?, side(&b)?);
     let lines = match (&of_a, &of_b) {
-        (Some(a), Some(b)) => Some(LineChanges::new(a, b, View::Live)),
+        (Some(a), Some(b)) => Some(LineChanges::new(a, b, options.view)),
         _ => None,
     };
-    let [text, json] = forms(&a, &b, lines.as_ref());
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colours = std::io::stdout().is_terminal() && !no_colour;
+    let [text, json] = forms(&a, &b, lines.as_ref(), has_colours);
     print(if options.json { &json } else { &text })
 }
 
@@ -76,9 +83,15 @@ fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
     Ok((summary, stacks))
 }
 
-pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>) -> [String; 2] {
+pub fn forms(
+    a: &Summary,
+    b: &Summary,
+    lines: Option<&LineChanges>,
+    has_colours: bool,
+) -> [String; 2] {
     let pairs = pairs(a, b);
-    let text = to_text(a, b, &pairs) + &lines.map_or(String::new(), LineChanges::to_text);
+    let of_lines = lines.map(|lines| lines.to_text(has_colours));
+    let text = to_text(a, b, &pairs) + &of_lines.unwrap_or_default();
     [text, to_json(a, b, &pairs, lines)]
 }
 

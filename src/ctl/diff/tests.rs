@@ -51,7 +51,7 @@ fn lines(interval: i64, rows: &[(&str, i64, i64, &str)], sum: i64) -> Stacks {
 fn changes(a: &Stacks, b: &Stacks) -> Vec<String> {
     let changes = LineChanges::new(a, b, View::Live);
     let none = Summary::default();
-    let [_, json] = forms(&none, &none, Some(&changes));
+    let [_, json] = forms(&none, &none, Some(&changes), false);
     let json: Value = serde_json::from_str(&json).unwrap();
     let change = |row: &Value| {
         let [a, b, change] = ["a", "b", "change"].map(|side| row[side].as_i64().unwrap());
@@ -59,8 +59,9 @@ fn changes(a: &Stacks, b: &Stacks) -> Vec<String> {
         let function = row["function"].as_str().unwrap();
         format!("{function} {change} {}", row["error_bytes"])
     };
-    let changes = json["lines"]["changes"].as_array().unwrap();
-    changes.iter().map(change).collect()
+    let changes = json["lines"]["changes"].as_array().unwrap().iter();
+    let real = changes.filter(|row| row["within_error"] == false);
+    real.map(change).collect()
 }
 
 #[test]
@@ -80,16 +81,20 @@ fn lines_changed_if_they_did_by_more_than_the_error_of_the_difference() {
     let (a, b) = (lines(100, &a, 0), lines(100, &b, 0));
     let changed = ["new 2000 300", "just 351 350", "gone -900 300"];
     assert_eq!(changes(&a, &b), changed);
-    let text = LineChanges::new(&a, &b, View::Live).to_text();
+    let text = LineChanges::new(&a, &b, View::Live).to_text(false);
     assert_has(
         &text,
         &[
             "+2.0 KiB       300 B  /job.py:1 in new\n",
             "-900 B       300 B  /job.py:1 in gone\n",
-            "2 lines changed by no more",
+            "3 lines changed by more than the error: +1.4 KiB ",
+            "2 lines changed by no more than the error: +345 B",
+            // Behind them, and marked.
+            " in gone\n~            1000 B    1.3 KiB      +350 B       350 B  /job.py:1 in same\n",
         ],
     );
-    assert!(!text.contains("same"), "{text}");
+    let text = LineChanges::new(&a, &b, View::Live).to_text(true);
+    assert!(text.contains("\x1b[2m ") && text.contains(" in same\x1b[0m\n"));
     let back = ["gone 900 300", "just -351 350", "new -2000 300"];
     assert_eq!(changes(&b, &a), back);
 }
@@ -117,7 +122,7 @@ fn a_stack_that_may_have_been_left_out_before_is_not_new() {
     assert!(changes(&a, &later(800, 700)).is_empty());
     let far = later(801, 900);
     assert_eq!(changes(&a, &far), ["listed 900 700", "kept 1 0"]);
-    let text = LineChanges::new(&a, &far, View::Live).to_text();
+    let text = LineChanges::new(&a, &far, View::Live).to_text(false);
     assert_has(&text, &["leave out: 4.9 KiB in A, 0 B in B\n"]);
 }
 
@@ -129,8 +134,15 @@ fn the_text_has_the_lines_that_grew_and_shrank_most() {
     let rows: Vec<_> = rows.collect();
     let (all, none) = (lines(1, &rows, 0), lines(1, &[], 0));
     for (a, b) in [(&none, &all), (&all, &none)] {
-        let text = LineChanges::new(a, b, View::Live).to_text();
-        assert_has(&text, &["in f29\n", "in f20\n", " 20 more lines"]);
+        let text = LineChanges::new(a, b, View::Live).to_text(false);
+        assert_has(
+            &text,
+            &[
+                "in f29\n",
+                "in f20\n",
+                " 30 lines changed by more than the error, 20 of them not shown: ",
+            ],
+        );
         assert!(!text.contains("in f19\n"), "{text}");
         assert_eq!(changes(a, b).len(), 30);
     }
