@@ -344,7 +344,7 @@ fn what_libraries_map_and_touch_counts_below_a_cap_of_all_and_below_a_limit() {
 }
 
 #[test]
-fn a_library_that_ends_the_process_for_a_refused_map_leaves_a_dossier_and_status_53() {
+fn a_library_that_ends_the_process_for_a_refusal_leaves_a_dossier_and_status_53() {
     let code = "import mmap, os
 def new(size): return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 kept = new(20 << 20)
@@ -371,6 +371,15 @@ except OSError: os.abort()";
         report["caps"]["dossier"]["traceback"][0],
         "<string>:6 in <module>"
     );
+    // So does one that is refused a block of malloc, as Rust's `Vec` is.
+    let block = "import ctypes, os
+malloc = ctypes.CDLL(None).malloc
+malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+if not malloc(80 << 20): os.abort()";
+    let outcome = Run::host().args(["--cap", "64M"]).code(block).run();
+    assert_eq!(outcome.code(), 53, "{outcome:#?}");
+    let text = "reached: native asked for 83886080 bytes with ";
+    assert!(outcome.stderr.contains(text), "{outcome:#?}");
     // One that has as much now ends it for another reason.
     let code = code.replace("os.abort()", "kept.close(); new(48 << 20); os.abort()");
     let outcome = Run::host().args(["--cap", "64M"]).code(&code).run();

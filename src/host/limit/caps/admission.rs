@@ -562,7 +562,10 @@ impl Case<'_> {
         if surfaces(self.account) && is_large(self.bytes, self.reserve, false) {
             external::has_error(python);
         }
-        self.record(How::Null, python);
+        let refusal = self.record(How::Null, python);
+        if self.account == Account::Native {
+            external::note_refused(self.asked, refusal.number);
+        }
         false
     }
 

@@ -56,7 +56,8 @@ pyhost_os::state! {
     }
 }
 
-/// The map that was refused last; `thread` is 0 if there is none, or a larger one was granted since.
+/// The map, or the request for native memory, that was refused last; `thread` is 0 if there is none, or a larger map was granted
+/// since.
 struct RefusedMap {
     thread: AtomicUsize,
     /// In nanoseconds of the monotonic clock.
@@ -66,7 +67,7 @@ struct RefusedMap {
     number: AtomicU64,
 }
 
-/// For how long after a refused map its thread may end the process on its account, in nanoseconds.
+/// For how long after a refusal its thread may end the process on its account, in nanoseconds.
 const LAST_WORDS: u64 = 1_000_000_000;
 
 /// The last error that was raised since much of the limit was left; `external` is 0 if none was.
@@ -190,7 +191,7 @@ fn least_rest(limit: u64, size: i64) -> i64 {
     }
 }
 
-/// Keeps a refused map for [`aborts`]. `number` is that of the refusal; 0 if it was not recorded.
+/// Keeps a refused map or native request for [`aborts`]. `number` is that of the refusal; 0 if it was not recorded.
 pub(super) fn note_refused(bytes: usize, number: u64) {
     ERROR.refused.bytes.store(bytes, Relaxed);
     ERROR.refused.number.store(number, Relaxed);
@@ -198,15 +199,15 @@ pub(super) fn note_refused(bytes: usize, number: u64) {
     ERROR.refused.thread.store(thread_number(), Relaxed);
 }
 
-/// The refusal on whose account the calling thread ends the process by `abort`: of a map, a moment ago, which is recorded if
-/// it was not. Any thread, also inside a signal handler.
+/// The refusal on whose account the calling thread ends the process by `abort`: of a map or of native memory, a moment ago. A map's
+/// is recorded if it was not. Any thread, also inside a signal handler.
 pub(super) fn aborts(python: &Python) -> Option<Refusal> {
     let refused = &ERROR.refused;
     let age = clock::monotonic().saturating_sub(refused.time.load(Relaxed));
     if refused.thread.load(Relaxed) != thread_number() || age > LAST_WORDS {
         return None;
     }
-    let is_known = |last: Refusal| last.account == Account::Mapped;
+    let is_known = |last: Refusal| matches!(last.account, Account::Mapped | Account::Native);
     if refused.number.load(Relaxed) == 0 || !refusal::last().is_some_and(is_known) {
         let (limit, charged) = watch::charged()?;
         LEDGER.count_refusal(Account::Mapped);

@@ -146,7 +146,7 @@ pub fn counts_maps() -> bool {
     watch::limit().is_some()
 }
 
-/// The refused map for which the calling thread ends the process by `abort`. Inside a signal handler.
+/// The refused map or native request for which the calling thread ends the process by `abort`. Inside a signal handler.
 pub fn aborts() -> Option<Refusal> {
     external::aborts(python()?)
 }
