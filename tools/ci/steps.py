@@ -138,6 +138,7 @@ def on_newest(python, version, builds):
         yield script(f"CPython's own tests with lines on {version}, a slice", "line_soak", "--slice", *of_python, seconds=20)
     yield script(f"leaking lines of a service on {version}, a slice", "leak_service", "--slice", *programs, processors=0.5, seconds=30)
     yield script(f"lines beside memray's on {version}, a slice", "memray_lines", "--slice", *of_python, seconds=60)
+    yield script(f"each line of a function beside memory_profiler on {version}", "profile_lines", *of_python, processors=0.5, seconds=15)
     hosts = [word for each, pyhost in builds.items() for word in ("--host", f"{each}={pyhost}")]
     yield script("growth below caps, a slice", "cap_matrix", *hosts, "--slice", seconds=80,
                  needs=tuple(f"build on {each}" for each in builds))
