@@ -181,11 +181,8 @@ pub struct Pool {
     newest: Option<PoolBlock>,
     oldest: Option<PoolBlock>,
     buckets: [Option<PoolBlock>; BUCKETS],
-    hits: u64,
-    misses: u64,
-    evictions: u64,
-    kept_blocks: u64,
-    kept_bytes: u64,
+    /// But for the bound.
+    counts: Statistics,
     released: u64,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -204,11 +201,15 @@ impl Pool {
             newest: None,
             oldest: None,
             buckets: [None; BUCKETS],
-            hits: 0,
-            misses: 0,
-            evictions: 0,
-            kept_blocks: 0,
-            kept_bytes: 0,
+            counts: Statistics {
+                hits: 0,
+                misses: 0,
+                evictions: 0,
+                kept_blocks: 0,
+                kept_bytes: 0,
+                limit_blocks: None,
+                limit_bytes: None,
+            },
             released: 0,
             live_bytes: 0,
             peak_live_bytes: 0,
@@ -224,9 +225,9 @@ impl Pool {
     pub fn request(&mut self, size: usize) -> Option<PoolBlock> {
         let kept = self.take(size);
         match kept {
-            None => self.misses += 1,
+            None => self.counts.misses += 1,
             Some(block) => {
-                self.hits += 1;
+                self.counts.hits += 1;
                 self.count_live(block.charged());
             }
         }
@@ -274,13 +275,9 @@ impl Pool {
     pub fn statistics(&self) -> Statistics {
         let (limit_blocks, limit_bytes) = self.limits();
         Statistics {
-            hits: self.hits,
-            misses: self.misses,
-            evictions: self.evictions,
-            kept_blocks: self.kept_blocks,
-            kept_bytes: self.kept_bytes,
             limit_blocks,
             limit_bytes,
+            ..self.counts
         }
     }
 
@@ -313,8 +310,8 @@ impl Pool {
             None => self.oldest = Some(block),
             Some(newest) => newest.links().newer.set(Some(block)),
         }
-        self.kept_bytes += block.charged() as u64;
-        self.kept_blocks += 1;
+        self.counts.kept_bytes += block.charged() as u64;
+        self.counts.kept_blocks += 1;
     }
 
     fn unlink(&mut self, block: PoolBlock) {
@@ -336,8 +333,8 @@ impl Pool {
             None => *self.bucket(block.header().size.get()) = next,
             Some(previous) => previous.links().next.set(next),
         }
-        self.kept_bytes -= block.charged() as u64;
-        self.kept_blocks -= 1;
+        self.counts.kept_bytes -= block.charged() as u64;
+        self.counts.kept_blocks -= 1;
     }
 
     fn limits(&self) -> (Option<u64>, Option<u64>) {
@@ -350,8 +347,8 @@ impl Pool {
 
     fn is_over_limit(&self) -> bool {
         let (blocks, bytes) = self.limits();
-        blocks.is_some_and(|limit| self.kept_blocks > limit)
-            || bytes.is_some_and(|limit| self.kept_bytes > limit)
+        blocks.is_some_and(|limit| self.counts.kept_blocks > limit)
+            || bytes.is_some_and(|limit| self.counts.kept_bytes > limit)
     }
 
     /// Takes blocks out, oldest first, until the bound holds.
@@ -363,8 +360,8 @@ impl Pool {
             self.unlink(block);
             block.links().next.set(evicted);
             evicted = Some(block);
-            self.evictions += 1;
-            if self.evictions.is_multiple_of(EVICTIONS_A_LOOK) {
+            self.counts.evictions += 1;
+            if self.counts.evictions.is_multiple_of(EVICTIONS_A_LOOK) {
                 self.look_at_limit();
             }
         }
@@ -372,8 +369,8 @@ impl Pool {
     }
 
     fn look_at_limit(&mut self) {
-        let many_evictions = self.evictions > self.released / BEARABLE;
-        let many_misses = self.misses > (self.hits + self.misses) / BEARABLE;
+        let many_evictions = self.counts.evictions > self.released / BEARABLE;
+        let many_misses = self.counts.misses > (self.counts.hits + self.counts.misses) / BEARABLE;
         if self.limit == PoolLimit::Auto && many_evictions && many_misses {
             self.auto_blocks += self.auto_blocks / 10;
         }
@@ -383,6 +380,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_testing::Random;
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 
     fn layout(size: usize) -> Layout {
@@ -392,12 +390,12 @@ mod tests {
     fn new(size: usize) -> PoolBlock {
         // SAFETY: a fresh block, with a header in front and room for the links.
         let block = unsafe {
-            PoolBlock::of(
-                NonNull::new(alloc_zeroed(layout(size)))
-                    .unwrap()
-                    .add(HEADER),
-            )
+            NonNull::new(alloc_zeroed(layout(size)))
+                .unwrap()
+                .add(HEADER)
         };
+        // SAFETY: as above.
+        let block = unsafe { PoolBlock::of(block) };
         block.describe(size, size);
         block
     }
@@ -413,13 +411,11 @@ mod tests {
         let mut pool = Pool::new();
         pool.set_limit(PoolLimit::Blocks(5));
         let (mut live, mut kept) = (Vec::<PoolBlock>::new(), Vec::<PoolBlock>::new());
-        let (mut seed, mut hits) = (7_u64, 0);
+        let (mut random, mut hits) = (Random(7), 0);
         let (turns, least) = if cfg!(miri) { (300, 5) } else { (3000, 100) };
         for _ in 0..turns {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let draw = (seed >> 33) as usize;
-            if live.len() < 8 && draw.is_multiple_of(2) {
-                let size = GRAIN * (1 + draw / 2 % 4);
+            if live.len() < 8 && random.below(2) == 0 {
+                let size = GRAIN * (1 + random.below(4));
                 let block = pool.request(size).inspect(|found| {
                     // Of several of one size the one that was freed last.
                     let place = kept.iter().rposition(|block| block.size() == size);
@@ -432,7 +428,7 @@ mod tests {
                     new(size)
                 }));
             } else if !live.is_empty() {
-                let block = live.swap_remove(draw / 2 % live.len());
+                let block = live.swap_remove(random.below(live.len()));
                 kept.push(block);
                 for evicted in pool.release(block) {
                     assert_eq!(kept.remove(0).pointer(), evicted.pointer());
@@ -446,11 +442,9 @@ mod tests {
             assert_eq!(addresses(&newest_first), addresses(&kept));
             kept.reverse();
             let bytes: usize = kept.iter().map(PoolBlock::charged).sum();
-            let statistics = pool.statistics();
-            assert_eq!(
-                (statistics.kept_blocks, statistics.kept_bytes),
-                (kept.len() as u64, bytes as u64)
-            );
+            let found = pool.statistics();
+            assert_eq!(found.kept_blocks, kept.len() as u64);
+            assert_eq!(found.kept_bytes, bytes as u64);
         }
         let statistics = pool.statistics();
         assert!(hits > least && statistics.hits == hits && statistics.evictions > least);

@@ -3,7 +3,6 @@
 //! A chunk is named by a [`Handle`], its index in the table; entries that are no chunk's wait in
 //! a list. All lengths are in granules of 256 bytes, so that 32 bits name any place.
 
-// Only for the claim that zeroed memory is valid.
 use super::reserved::Table;
 use pyhost_os::zeros_are_valid;
 use std::ops::{Index, IndexMut, Range};
@@ -13,7 +12,7 @@ use std::ops::{Index, IndexMut, Range};
 pub const GRANULE: usize = 256;
 
 /// Index of a chunk in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Handle(pub(super) u32);
 
@@ -33,8 +32,8 @@ impl Handle {
 /// The head's allocation, so that it never counts as a free neighbour.
 const HEAD_ALLOCATION: u64 = u64::MAX;
 
-/// The content of a free chunk's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The content of a free chunk's pages; by default, of a chunk without memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// Whether they may hold memory that could be given back.
     pub are_dirty: bool,
@@ -48,16 +47,10 @@ impl Pages {
         are_dirty: true,
         are_idle: false,
     };
-
-    /// Of a chunk without memory.
-    pub const EMPTY: Pages = Pages {
-        are_dirty: false,
-        are_idle: false,
-    };
 }
 
 /// A stretch of the region, live or free.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Chunk {
     /// Bytes that the caller asked for; 0 where free.
     pub requested: usize,
@@ -81,18 +74,6 @@ zeros_are_valid!(Pages: are_dirty, are_idle);
 zeros_are_valid!(Chunk: requested, allocation, start, granules, previous, next, left, right, pages);
 
 impl Chunk {
-    const ZERO: Chunk = Chunk {
-        requested: 0,
-        allocation: 0,
-        start: 0,
-        granules: 0,
-        previous: Handle::NONE,
-        next: Handle::NONE,
-        left: Handle::NONE,
-        right: Handle::NONE,
-        pages: Pages::EMPTY,
-    };
-
     /// Whether no allocation holds it.
     #[inline]
     pub fn is_free(&self) -> bool {
@@ -180,7 +161,7 @@ impl Chunks {
             granules,
             previous: after,
             next,
-            ..Chunk::ZERO
+            ..Chunk::default()
         };
         self[after].next = handle;
         self[next].previous = handle;
@@ -256,7 +237,7 @@ impl Chunks {
     fn give_entry(&mut self, handle: Handle) {
         self[handle] = Chunk {
             next: self.unused,
-            ..Chunk::ZERO
+            ..Chunk::default()
         };
         self.unused = handle;
     }

@@ -66,20 +66,8 @@ pub struct Bfc {
     dirty_bytes: u64,
     /// Whether the memory of a chunk goes back the moment that it is freed.
     gives_back_at_once: bool,
-    counts: Counts,
-}
-
-/// Figures that are kept up to date because they cannot be read off the chunks in constant time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    live_bytes: u64,
-    peak_live_bytes: u64,
-    requested_bytes: u64,
-    live_chunks: u64,
-    /// Also the number of the latest allocation.
-    allocations: u64,
-    growths: u64,
-    failures: u64,
+    /// Figures that are kept up to date because they cannot be read off the chunks in constant time; the others are 0.
+    counts: Statistics,
 }
 
 impl Bfc {
@@ -105,7 +93,7 @@ impl Bfc {
             touched: 0,
             dirty_bytes: 0,
             gives_back_at_once: false,
-            counts: Counts::default(),
+            counts: Statistics::default(),
         };
         // `initial` is at most `maximum`, so this does not cut it.
         bfc.extend_to((initial / GRANULE) as u32)?;
@@ -316,7 +304,7 @@ impl Bfc {
         }
         // The chunk is free, so nobody uses its memory.
         if chunk.offset() >= to || self.region.give_back(chunk.offset(), to).is_some() {
-            self.chunks[handle].pages = Pages::EMPTY;
+            self.chunks[handle].pages = Pages::default();
         }
     }
 
@@ -350,7 +338,7 @@ impl Bfc {
     }
 }
 
-impl Counts {
+impl Statistics {
     /// Counts the bytes of a chunk that is live now.
     fn add_live(&mut self, chunk: &Chunk) {
         self.live_bytes += chunk.bytes() as u64;

@@ -4,8 +4,8 @@
 //! they are called requested.
 
 use super::bins::{bin_of, bin_start};
-use super::chunks::{Chunk, Handle};
-use super::{BINS, Bfc, Counts, GRANULE};
+use super::{BINS, Bfc, GRANULE};
+use std::iter::successors;
 
 /// A region's sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Statistics {
     pub free_chunks: u64,
     /// Bytes of the largest free chunk; 0 where there is none.
     pub largest_free_bytes: u64,
-    /// Allocations so far that were met.
+    /// Allocations so far that were met; also the number of the latest.
     pub allocations: u64,
     /// How often the usable part grew, by whatever factor.
     pub growths: u64,
@@ -96,28 +96,13 @@ impl Bfc {
     /// The sums of this moment. In logarithmic time: the largest free chunk is looked up.
     pub fn statistics(&self) -> Statistics {
         let bytes = |granules: u32| granules as u64 * GRANULE as u64;
-        let Counts {
-            live_bytes,
-            peak_live_bytes,
-            requested_bytes,
-            live_chunks,
-            allocations,
-            growths,
-            failures,
-        } = self.counts;
         Statistics {
             region_bytes: bytes(self.granules),
             reserved_bytes: bytes(self.maximum),
-            live_bytes,
-            requested_bytes,
-            peak_live_bytes,
-            live_chunks,
-            free_bytes: bytes(self.granules).saturating_sub(live_bytes),
+            free_bytes: bytes(self.granules).saturating_sub(self.counts.live_bytes),
             free_chunks: self.bins.chunks(),
             largest_free_bytes: bytes(self.bins.largest(&self.chunks)),
-            allocations,
-            growths,
-            failures,
+            ..self.counts
         }
     }
 
@@ -149,25 +134,16 @@ impl Bfc {
 
     /// Every chunk, by ascending address.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkView> {
-        let mut at = self.chunks.first();
-        std::iter::from_fn(move || {
-            if !at.is_some() {
-                return None;
-            }
-            let view = self.view(at);
-            at = self.chunks[at].next;
-            Some(view)
-        })
-    }
-
-    fn view(&self, handle: Handle) -> ChunkView {
-        let chunk: &Chunk = &self.chunks[handle];
-        ChunkView {
+        let handles = successors(Some(self.chunks.first()), |&at| Some(self.chunks[at].next));
+        let chunks = handles
+            .take_while(|at| at.is_some())
+            .map(|at| self.chunks[at]);
+        chunks.map(|chunk| ChunkView {
             address: self.region.address() + chunk.offset(),
             size: chunk.bytes(),
             requested: chunk.requested,
             allocation: (!chunk.is_free()).then_some(chunk.allocation),
             bin: bin_of(chunk.granules),
-        }
+        })
     }
 }

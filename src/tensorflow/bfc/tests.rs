@@ -6,7 +6,7 @@
 use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
 use super::reserved::LAZY_BYTES;
-use super::{BINS, Bfc, GRANULE, Statistics, can_give_back};
+use super::{BINS, Bfc, BinStatistics, GRANULE, Statistics, can_give_back};
 use pyhost_testing::Random;
 use std::collections::HashSet;
 use std::ptr::{NonNull, null_mut};
@@ -158,32 +158,19 @@ impl Bfc {
     }
 
     fn check_sums_of_bins(&self, statistics: &Statistics) {
-        let mut sums = [0; 6];
-        for bin in self.bins() {
+        let bins = self.bins();
+        for bin in &bins {
             assert_eq!(bin.total_chunks, bin.live_chunks + bin.free_chunks);
             assert!(bin.requested_bytes <= bin.live_bytes);
             assert!(bin.total_bytes >= bin.total_chunks * bin.from_bytes);
-            let (live, free) = (bin.live_bytes, bin.free_bytes);
-            let (requested, total) = (bin.requested_bytes, bin.total_bytes);
-            let of_bin = [
-                live,
-                requested,
-                bin.live_chunks,
-                free,
-                bin.free_chunks,
-                total,
-            ];
-            sums = std::array::from_fn(|place| sums[place] + of_bin[place]);
         }
-        let expected = [
-            statistics.live_bytes,
-            statistics.requested_bytes,
-            statistics.live_chunks,
-            statistics.free_bytes,
-            statistics.free_chunks,
-            statistics.region_bytes,
-        ];
-        assert_eq!(sums, expected);
+        let sum = |figure: fn(&BinStatistics) -> u64| bins.iter().map(figure).sum::<u64>();
+        assert_eq!(sum(|bin| bin.live_bytes), statistics.live_bytes);
+        assert_eq!(sum(|bin| bin.requested_bytes), statistics.requested_bytes);
+        assert_eq!(sum(|bin| bin.live_chunks), statistics.live_chunks);
+        assert_eq!(sum(|bin| bin.free_bytes), statistics.free_bytes);
+        assert_eq!(sum(|bin| bin.free_chunks), statistics.free_chunks);
+        assert_eq!(sum(|bin| bin.total_bytes), statistics.region_bytes);
     }
 
     /// Asserts that each bin is a treap of chunks of its sizes; returns all that are in bins.
