@@ -68,7 +68,7 @@ impl Display for ThreadName<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_sampler::{Allocation, Call, Step, Weight};
+    use pyhost_sampler::{Allocation, Call, Weight};
 
     const LIBRARY: &str = "/usr/lib/python3.11";
 
@@ -76,24 +76,14 @@ mod tests {
     fn named(thread: Thread<'_>, calls: &[(&str, &str)]) -> String {
         let mut samples = Samples::new(1, 9);
         let thread = samples.thread(thread);
-        let allocation = Allocation {
-            address: 1,
-            account: 0,
+        let block = Allocation {
             thread,
-            moment: 0,
-            weight: Weight::new(1, 1, 1),
+            ..Allocation::of(1, 0, Weight::new(1, 1, 1))
         };
-        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
-            for (function, file) in calls.iter().rev() {
-                take(Step::Whole(Call {
-                    file: file.as_bytes(),
-                    function: function.as_bytes(),
-                    line: 1,
-                    native: None,
-                }));
-            }
-        };
-        samples.add(allocation, &mut walk, None);
+        let calls = calls
+            .iter()
+            .map(|(function, file)| Call::of(file, function, 1));
+        samples.add_at(block, &calls.collect::<Vec<_>>());
         let site = samples.sites().next().unwrap();
         thread_name(&samples, site).to_string()
     }

@@ -48,6 +48,11 @@ use types::Types;
 /// Gives each call of a stack to a function, outermost first.
 pub type Walk<'a> = dyn FnMut(&mut dyn FnMut(Step<'_>)) + 'a;
 
+/// Gives calls, which are innermost first, from the outermost on.
+fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
+    move |take| calls.iter().rev().for_each(|call| take(Step::Whole(*call)))
+}
+
 /// A live sampled block.
 #[derive(Clone, Copy, Default)]
 struct Live {
@@ -72,6 +77,19 @@ pub struct Allocation {
     pub moment: u64,
     /// The bytes and blocks that it stands for.
     pub weight: Weight,
+}
+
+impl Allocation {
+    /// A block of the first thread, at the start.
+    pub fn of(address: usize, account: u8, weight: Weight) -> Self {
+        Allocation {
+            address,
+            account,
+            thread: threads::MAIN,
+            moment: 0,
+            weight,
+        }
+    }
 }
 
 /// The outcome of [`Samples::add`].
@@ -235,6 +253,11 @@ impl Samples {
             Some((_, false)) => Added::New,
             Some((_, true)) => Added::Replaced,
         }
+    }
+
+    /// [`Self::add`] of a block whose calls are known, innermost first, as the tests of readers do.
+    pub fn add_at(&mut self, block: Allocation, calls: &[Call<'_>]) -> Added {
+        self.add(block, &mut inward(calls), None)
     }
 
     /// Returns the site, and whether another sample is replaced; None without memory.

@@ -62,23 +62,10 @@ impl Process {
         self.books.live[site] += size as i64;
         self.books.allocated[site] += size as i64;
         let function = format!("f{site}");
-        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
-            take(Step::Whole(Call {
-                file: b"main.py",
-                function: function.as_bytes(),
-                line: 1,
-                native: None,
-            }));
-        };
-        let (account, weight) = (account_of(site), Weight::new(size, size, 1));
-        let allocation = Allocation {
-            address,
-            account,
-            thread: u8::MAX,
-            moment: 0,
-            weight,
-        };
-        assert_ne!(self.samples.add(allocation, &mut walk, None), Added::Not);
+        let call = Call::of("main.py", &function, 1);
+        let account = account_of(site);
+        let block = Allocation::of(address, account, Weight::new(size, size, 1));
+        assert_ne!(self.samples.add_at(block, &[call]), Added::Not);
         let is_of = |wanted: Option<u8>| match wanted {
             Some(wanted) => wanted == account,
             None => true,

@@ -21,6 +21,18 @@ pub struct Call<'a> {
     pub native: Option<NativeCall<'a>>,
 }
 
+impl<'a> Call<'a> {
+    /// A call of Python.
+    pub fn of(file: &'a str, function: &'a str, line: u32) -> Self {
+        Call {
+            file: file.as_bytes(),
+            function: function.as_bytes(),
+            line,
+            native: None,
+        }
+    }
+}
+
 /// A call of a stack that is walked.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {

@@ -6,38 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
-    Call {
-        file: file.as_bytes(),
-        function: function.as_bytes(),
-        line,
-        native: None,
-    }
+    Call::of(file, function, line)
 }
 
-/// A block of the first thread, at the start.
 fn block(address: usize, account: u8, weight: Weight) -> Allocation {
-    Allocation {
-        address,
-        account,
-        thread: u8::MAX,
-        moment: 0,
-        weight,
-    }
-}
-
-/// Gives calls, which are innermost first, from the outermost on.
-fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
-    move |take| calls.iter().rev().for_each(|call| take(Step::Whole(*call)))
+    Allocation::of(address, account, weight)
 }
 
 const SECOND: u64 = 1_000_000_000;
 
 impl Samples {
-    /// Adds a block of `bytes` by calls, the innermost first, when the total has as many bytes if that is known.
-    fn note(&mut self, block: Allocation, calls: &[Call<'_>], total: Option<i64>) -> Added {
-        self.add(block, &mut inward(calls), total.map(heights))
-    }
-
     /// The bytes of each site.
     fn bytes(&self, view: View) -> Vec<i64> {
         self.sites()
@@ -219,8 +197,8 @@ fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
         .map(|line| call("deep.py", "again", line))
         .collect();
     for address in 0..100 {
-        samples.note(block(address, 0, whole(10)), &deep[address % 2..], None);
-        samples.note(block(1000 + address, 1, whole(10)), &[], None);
+        samples.add_at(block(address, 0, whole(10)), &deep[address % 2..]);
+        samples.add_at(block(1000 + address, 1, whole(10)), &[]);
     }
     let sites: Vec<Site> = samples.sites().collect();
     let lines = sites.iter().map(|site| {
@@ -238,7 +216,11 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
-        samples.note(block(address, 0, whole(bytes)), &at, Some(total));
+        samples.add(
+            block(address, 0, whole(bytes)),
+            &mut inward(&at),
+            Some(heights(total)),
+        );
     };
     add(&mut samples, 1, 100, 100);
     add(&mut samples, 2, 50, 150);
@@ -281,7 +263,7 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
             moment: u64::from(line) * SECOND,
             ..block(1_000_000 + line as usize, 1, Weight::new(8, 8, 300))
         };
-        process.samples.note(allocation, &calls, None);
+        process.samples.add_at(allocation, &calls);
     }
     let words = published_words(&process.samples);
     assert!(published::is_whole(&words, &words));
@@ -358,7 +340,7 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
                 thread,
                 ..block(address, 0, whole(10))
             };
-            samples.note(allocation, &calls, None);
+            samples.add_at(allocation, &calls);
         }
     };
     for number in 0..1000 {
@@ -387,7 +369,7 @@ fn the_age_is_the_mean_of_the_live_bytes() {
             moment,
             ..block(address, 0, whole(bytes))
         };
-        samples.note(allocation, &[], None);
+        samples.add_at(allocation, &[]);
     };
     add(1, 300, 5 * SECOND);
     add(2, 100, 9 * SECOND);
@@ -416,7 +398,7 @@ fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
             moment,
             ..block(address, 0, Weight::new(size, size.min(5000), 1000))
         };
-        samples.note(allocation, &[], None);
+        samples.add_at(allocation, &[]);
     };
     // Births end after 497 days, which is no moment that wraps.
     add(&mut samples, 1, 1000 * HOUR);
@@ -459,7 +441,7 @@ fn a_native_call_is_known_by_its_library_and_offset_and_named_once() {
         (5, b"/b.so\0", (1 << 40) + 3),
     ] {
         let calls = [in_library(file, offset), call("a.py", "f", 64)];
-        samples.note(block(address, 0, whole(8)), &calls, None);
+        samples.add_at(block(address, 0, whole(8)), &calls);
     }
     assert_eq!(names.get(), 4, "once for each place");
     let read = published::read(&published_words(&samples)).unwrap();
@@ -485,11 +467,7 @@ fn a_native_call_is_known_by_its_library_and_offset_and_named_once() {
 fn after_the_end_nothing_changes_and_a_block_in_anothers_place_is_known() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, size, line| {
-        samples.note(
-            block(address, 0, whole(size)),
-            &[call("a.py", "f", line)],
-            None,
-        )
+        samples.add_at(block(address, 0, whole(size)), &[call("a.py", "f", line)])
     };
     assert_eq!(add(&mut samples, 16, 100, 1), Added::New);
     assert_eq!(add(&mut samples, 16, 40, 2), Added::Replaced);
@@ -521,7 +499,7 @@ fn draws_that_were_stirred_differ_and_repeat_themselves() {
 #[test]
 fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
     let mut samples = Samples::new(1, 9);
-    samples.note(block(16, 0, whole(100)), &[call("a.py", "f", 1)], None);
+    samples.add_at(block(16, 0, whole(100)), &[call("a.py", "f", 1)]);
     let site = samples.sites().next().unwrap();
     let sums = |samples: &Samples| {
         [View::Live, View::Allocated].map(|view| {
@@ -563,7 +541,7 @@ fn the_types_of_a_site_sum_its_live_objects_by_name() {
     let mut expected: HashMap<(u8, &str), i64> = HashMap::new();
     for address in 1..500 {
         let (account, size) = ((address % 4) as u8, 10 * (1 + address % 7));
-        samples.note(block(address, account, whole(size)), &[], None);
+        samples.add_at(block(address, account, whole(size)), &[]);
         if address % 5 == 0 {
             samples.remove(address);
         } else if account == 1 {
@@ -603,7 +581,7 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
     let (mut random, mut address) = (Random(5), 0);
     let mut add = |samples: &mut Samples, calls: &[Call<'_>], account| {
         address += 16;
-        let added = samples.note(block(address, account, whole(100)), calls, None);
+        let added = samples.add_at(block(address, account, whole(100)), calls);
         assert_eq!(added, Added::New);
     };
     // Deep recursion with branches: a stack of its own for every sample.
@@ -674,7 +652,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
             moment,
             ..block(line, 1, whole(10))
         };
-        samples.note(block, &[call("a.py", "f", line as u32)], None);
+        samples.add_at(block, &[call("a.py", "f", line as u32)]);
     };
     HAS_ROOM.store(false, Relaxed);
     while samples.published.is_some() {
@@ -722,7 +700,7 @@ fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
         samples.begin_at(moment);
         samples.publish_by(anonymous);
         for address in 0..count {
-            samples.note(block(address, 1, Weight::new(10, 10, 100)), &[], None);
+            samples.add_at(block(address, 1, Weight::new(10, 10, 100)), &[]);
         }
         published::read(&published_words(&samples)).unwrap()
     };
@@ -739,7 +717,7 @@ fn what_is_resident_of_a_map_counts_at_the_resident_peak_and_no_other_bytes_of_i
     let calls = [call("main.py", "map", 1)];
     for address in [1, 2, 3] {
         let weight = Weight::new(100_000, 100_000, 1000);
-        samples.add(block(address, 9, weight), &mut inward(&calls), None);
+        samples.add_at(block(address, 9, weight), &calls);
     }
     let resident = |samples: &Samples| samples.bytes(View::AtResidentPeak);
     assert!(samples.views().all(|view| view != View::AtResidentPeak));

@@ -21,7 +21,7 @@ pub enum Thread<'a> {
 }
 
 // The numbers of the threads without an entry.
-const MAIN: u8 = u8::MAX;
+pub const MAIN: u8 = u8::MAX;
 const UNNAMED: u8 = u8::MAX - 1;
 pub const OTHERS: u8 = u8::MAX - 2;
 const _: () = assert!(NAMES <= OTHERS as usize);

@@ -240,25 +240,9 @@ mod tests {
                 left -= size as i64;
                 if left < 0 {
                     left = chance.distance(INTERVAL);
-                    let call = Call {
-                        file: b"/app.py",
-                        function: b"f",
-                        line: line as u32 + 1,
-                        native: None,
-                    };
-                    let weight = Weight::new(size, size, INTERVAL);
-                    let allocation = Allocation {
-                        address,
-                        account: 2,
-                        thread: 0,
-                        moment: step as u64,
-                        weight,
-                    };
-                    samples.add(
-                        allocation,
-                        &mut |take| take(pyhost_sampler::Step::Whole(call)),
-                        None,
-                    );
+                    let call = Call::of("/app.py", "f", line as u32 + 1);
+                    let block = Allocation::of(address, 2, Weight::new(size, size, INTERVAL));
+                    samples.add_at(block, &[call]);
                 }
                 kept.push_back(address);
                 let gone: Vec<usize> = match *habit {

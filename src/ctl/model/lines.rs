@@ -109,7 +109,7 @@ mod tests {
     use crate::model::escaped;
     use pyhost_ledger::Account;
     use pyhost_record::rows::BYTES;
-    use pyhost_sampler::{Added, Allocation, Call, Step, Weight};
+    use pyhost_sampler::{Added, Allocation, Call, Weight};
 
     /// Samples of 1,000 stacks with 40 calls each, whose names are the letter many times. The first has the most bytes.
     fn samples(letter: char) -> Samples {
@@ -117,22 +117,10 @@ mod tests {
         let name = letter.to_string().repeat(250 / letter.len_utf8());
         for number in 0..1000 {
             let file = format!("{name}{name}{number}");
-            let call = Call {
-                file: file.as_bytes(),
-                function: name.as_bytes(),
-                line: 1,
-                native: None,
-            };
-            let mut walk =
-                |take: &mut dyn FnMut(Step<'_>)| (0..40).for_each(|_| take(Step::Whole(call)));
-            let allocation = Allocation {
-                address: 16 + 16 * number,
-                account: Account::Obj as u8,
-                thread: u8::MAX,
-                moment: 0,
-                weight: Weight::new(10_000 - number, 10_000 - number, 1),
-            };
-            assert_eq!(samples.add(allocation, &mut walk, None), Added::New);
+            let weight = Weight::new(10_000 - number, 10_000 - number, 1);
+            let block = Allocation::of(16 + 16 * number, Account::Obj as u8, weight);
+            let calls = [Call::of(&file, &name, 1); 40];
+            assert_eq!(samples.add_at(block, &calls), Added::New);
         }
         samples
     }

@@ -128,31 +128,17 @@ fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_sampler::{Added, Allocation, Call, Step, Weight};
-
-    const OBJ: u8 = Account::Obj as u8;
+    use pyhost_sampler::{Added, Allocation, Call, Weight};
 
     /// Adds a block of exactly these bytes at a stack that is as deep. Its innermost line is `line`; the callers are the
     /// same for all.
     fn add(samples: &mut Samples, address: usize, bytes: usize, line: u32, deep: usize) {
-        let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
-            for caller in (0..deep as u32).rev() {
-                take(Step::Whole(Call {
-                    file: b"/job.py",
-                    function: b"work",
-                    line: if caller == 0 { line } else { caller * 10_000 },
-                    native: None,
-                }));
-            }
-        };
-        let allocation = Allocation {
-            address,
-            account: OBJ,
-            thread: u8::MAX,
-            moment: 0,
-            weight: Weight::new(bytes, bytes, 1),
-        };
-        assert_eq!(samples.add(allocation, &mut walk, None), Added::New);
+        let lines = (0..deep as u32).map(|caller| if caller == 0 { line } else { caller * 10_000 });
+        let calls: Vec<Call> = lines
+            .map(|line| Call::of("/job.py", "work", line))
+            .collect();
+        let block = Allocation::of(address, Account::Obj as u8, Weight::new(bytes, bytes, 1));
+        assert_eq!(samples.add_at(block, &calls), Added::New);
     }
 
     fn total(stacks: &Stacks, view: View) -> (i64, i64) {
