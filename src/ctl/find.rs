@@ -245,14 +245,10 @@ mod tests {
         for bad in ["", "a", "1:a", "a:1", ":1", "1:", "1:2:3", "-1:1"] {
             assert_eq!(name(bad), None, "{bad}");
         }
-        let entry = |pid_namespace, start_ticks| Entry {
-            path: PathBuf::from(format!("{pid_namespace}-{start_ticks}")),
-            identity: Identity {
-                boot: "b".to_owned(),
-                pid_namespace,
-                pid: 1,
-                start_ticks,
-            },
+        let entry = |namespace: u64, start: u64| {
+            let path = PathBuf::from(format!("b-{namespace}-1-{start}.live"));
+            let identity = Identity::of_file_name(path.to_str().unwrap()).unwrap();
+            Entry { path, identity }
         };
         let one: Name = "1".parse().unwrap();
         let of_second: Name = "2:1".parse().unwrap();

@@ -467,15 +467,10 @@ mod tests {
 
     #[test]
     fn files_of_samples_without_a_process_are_removed_once_they_are_old() {
-        let directory = std::env::temp_dir().join(format!("pyhost-lost-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let identity = Identity {
-            boot: "0d3b7c521f5e4b8c9a550b8d1a2c3e4f".to_owned(),
-            pid_namespace: 4_026_531_836,
-            pid: 4711,
-            start_ticks: 99,
-        };
-        let process = directory.join(identity.file_name());
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        let name = "0d3b7c521f5e4b8c9a550b8d1a2c3e4f-4026531836-4711-99.live";
+        let process = directory.join(name);
         let paths = [lines_beside(&process), draft_beside(&process)];
         let others = directory.join(format!("notes{LINES_SUFFIX}"));
         let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
@@ -486,17 +481,16 @@ mod tests {
         let are_there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
         paths.iter().for_each(|path| make(path));
         [&others, &process].iter().for_each(|path| make(path));
-        forget_lost_samples(&open(&directory).unwrap());
+        forget_lost_samples(&open(directory).unwrap());
         assert_eq!(are_there(), [true, true], "the process is there");
         fs::remove_file(&process).unwrap();
         fs::write(&paths[0], "new").unwrap();
-        tidy(&directory, &open(&directory).unwrap());
+        tidy(directory, &open(directory).unwrap());
         assert_eq!(are_there(), [true, false], "one is new");
         make(&paths[0]);
-        tidy(&directory, &open(&directory).unwrap());
+        tidy(directory, &open(directory).unwrap());
         assert_eq!(are_there(), [false, false]);
         assert!(others.exists(), "it has no process's name");
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
@@ -568,32 +562,27 @@ mod tests {
 
     #[test]
     fn a_baseline_goes_with_its_process() {
-        let folder = std::env::temp_dir().join(format!("pyhost-baselines-{}", std::process::id()));
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path();
         fs::create_dir_all(folder.join(BASELINES)).unwrap();
         fs::create_dir_all(folder.join(ARCHIVE)).unwrap();
-        let of = |pid| Identity {
-            boot: "b".to_owned(),
-            pid_namespace: 1,
-            pid,
-            start_ticks: 2,
-        };
+        let of = |pid| Identity::of_file_name(&format!("b-1-{pid}-2.live")).unwrap();
         for pid in 1..=3 {
-            fs::write(baseline(&folder, &of(pid)), "").unwrap();
+            fs::write(baseline(folder, &of(pid)), "").unwrap();
         }
         fs::write(folder.join(BASELINES).join("note.json"), "").unwrap();
         fs::write(folder.join(of(1).file_name()), "").unwrap();
         fs::write(folder.join(ARCHIVE).join(of(2).file_name()), "").unwrap();
-        forget_baselines(&open(&folder).unwrap());
-        let left = |pid| baseline(&folder, &of(pid)).exists();
+        forget_baselines(&open(folder).unwrap());
+        let left = |pid| baseline(folder, &of(pid)).exists();
         assert_eq!([left(1), left(2), left(3)], [true, true, false]);
         assert!(folder.join(BASELINES).join("note.json").exists());
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_link_in_the_place_of_the_baselines_is_not_followed() {
-        let folder = std::env::temp_dir().join(format!("pyhost-link-{}", std::process::id()));
-        let (own, others) = (folder.join("own"), folder.join("others"));
+        let folder = tempfile::tempdir().unwrap();
+        let [own, others] = ["own", "others"].map(|name| folder.path().join(name));
         fs::create_dir_all(own.join(BASELINES)).unwrap();
         fs::create_dir_all(&others).unwrap();
         std::os::unix::fs::symlink(own.join(BASELINES), others.join(BASELINES)).unwrap();
@@ -607,27 +596,22 @@ mod tests {
         assert!(kept.exists());
         assert!(keep_baseline(&opened, &process, "").is_err());
         assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_link_of_another_user_is_no_directory() {
-        let folder = std::env::temp_dir().join(format!("pyhost-planted-{}", std::process::id()));
-        let (behind, link) = (folder.join("behind"), folder.join("link"));
-        fs::create_dir_all(&behind).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let [behind, link, file] = ["behind", "link", "file"].map(|it| folder.path().join(it));
+        fs::create_dir(&behind).unwrap();
         std::os::unix::fs::symlink(&behind, &link).unwrap();
         assert!(prepare(&link).is_ok(), "the caller's own");
+        let why = |path: &Path| prepare(path).err().map(|why| why.to_string());
         if std::os::unix::fs::lchown(&link, Some(65534), None).is_ok() {
             for path in [link.clone(), link.join("")] {
-                let why = prepare(&path).err().map(|why| why.to_string());
-                assert_eq!(why.as_deref(), Some("is a link of user 65534"));
+                assert_eq!(why(&path).as_deref(), Some("is a link of user 65534"));
             }
         }
-        fs::write(folder.join("file"), "").unwrap();
-        let why = prepare(&folder.join("file"))
-            .err()
-            .map(|why| why.to_string());
-        assert_eq!(why.as_deref(), Some("is no directory"));
-        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&file, "").unwrap();
+        assert_eq!(why(&file).as_deref(), Some("is no directory"));
     }
 }

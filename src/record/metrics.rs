@@ -16,7 +16,7 @@ mod families;
 #[cfg(test)]
 mod tests;
 
-use families::{FAMILIES, Family, Kind, Source, Value};
+use families::{FAMILIES, Family, Source, Value};
 use pyhost_ledger::{Account, REPORTED, Scope, Snapshot};
 use std::fmt::{self, Display, Write};
 
@@ -224,18 +224,14 @@ impl<W: Write> Samples<'_, W> {
 
     /// Writes what describes the family.
     fn begin(&mut self) -> fmt::Result {
-        let Family {
-            name, kind, help, ..
-        } = self.family;
+        let Family { name, help, .. } = self.family;
         let unit = self.family.unit();
         // The family's name, and its type where the form can say it.
-        let (name, kind) = match (kind, self.form) {
-            (Kind::Gauge, _) => (*name, Some("gauge")),
-            (Kind::Counter, Form::Prometheus) => (*name, Some("counter")),
-            (Kind::Counter, Form::OpenMetrics) => {
-                (name.strip_suffix("_total").unwrap_or(name), Some("counter"))
-            }
-            (Kind::Counter, Form::Either) => (*name, None),
+        let (name, kind) = match self.form {
+            _ if !self.family.is_counter() => (*name, Some("gauge")),
+            Form::Prometheus => (*name, Some("counter")),
+            Form::OpenMetrics => (name.trim_end_matches("_total"), Some("counter")),
+            Form::Either => (*name, None),
         };
         writeln!(self.out, "# HELP {name} {help}")?;
         if let Some(kind) = kind {

@@ -15,15 +15,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 fn host(record: Record, pid: i32) -> SampledHost {
-    let boot = String::from("b");
-    let identity = Identity {
-        boot,
-        pid_namespace: 1,
-        pid,
-        start_ticks: 2,
-    };
     SampledHost::at_once(find::FoundHost {
-        identity,
+        identity: Identity::of_file_name(&format!("b-1-{pid}-2.live")).unwrap(),
         record,
         usage: Usage::default(),
     })

@@ -23,15 +23,6 @@ impl Display for Value {
     }
 }
 
-/// Whether a family's values may fall.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// They may.
-    Gauge,
-    /// They only grow while the process runs.
-    Counter,
-}
-
 /// Where a family's samples come from.
 pub enum Source {
     /// A sample for each account that is in use.
@@ -52,8 +43,6 @@ pub enum Source {
 pub struct Family {
     /// The name of its samples.
     pub name: &'static str,
-    /// Its type.
-    pub kind: Kind,
     /// One line that needs no escaping: the formats disagree on quotes.
     pub help: &'static str,
     /// Where its samples come from.
@@ -61,6 +50,11 @@ pub struct Family {
 }
 
 impl Family {
+    /// Whether its values only grow while the process runs.
+    pub fn is_counter(&self) -> bool {
+        self.name.ends_with("_total")
+    }
+
     /// The unit, with which its name ends, or nothing.
     pub fn unit(&self) -> &'static str {
         let name = self.name.trim_end_matches("_total");
@@ -69,31 +63,15 @@ impl Family {
     }
 }
 
-const fn gauge(name: &'static str, help: &'static str, source: Source) -> Family {
-    let kind = Kind::Gauge;
-    Family {
-        name,
-        kind,
-        help,
-        source,
-    }
-}
-
-const fn counter(name: &'static str, help: &'static str, source: Source) -> Family {
-    let kind = Kind::Counter;
-    Family {
-        name,
-        kind,
-        help,
-        source,
-    }
+const fn family(name: &'static str, help: &'static str, source: Source) -> Family {
+    Family { name, help, source }
 }
 
 /// The names that begin with `process_` are those of Prometheus's client libraries, and their texts
 /// are those of its Go library, to the letter: node_exporter has the same families, and refuses a
 /// file that describes them otherwise.
 pub const FAMILIES: &[Family] = &[
-    gauge(
+    family(
         "pyhost_memory_bytes",
         "Live bytes by account; the account total is all of them, counted once.",
         Source::Scopes(|process, scope| match scope {
@@ -101,7 +79,7 @@ pub const FAMILIES: &[Family] = &[
             Scope::Total => Some(process.live.total_live_bytes),
         }),
     ),
-    gauge(
+    family(
         "pyhost_memory_peak_bytes",
         "The most live bytes so far, by account.",
         Source::Scopes(|process, scope| match scope {
@@ -109,62 +87,62 @@ pub const FAMILIES: &[Family] = &[
             Scope::Total => Some(process.now.total_peak_bytes),
         }),
     ),
-    gauge(
+    family(
         "pyhost_memory_inherited_bytes",
         "Live bytes that a forked child began with: those of its parent, which counts them too.",
         Source::Process(|process| process.inherited.map(Value::Whole)),
     ),
-    gauge(
+    family(
         "pyhost_memory_cap_bytes",
         "The cap on live bytes, for accounts that have one.",
         Source::Scopes(|process, scope| process.caps[scope.index()]),
     ),
-    gauge(
+    family(
         "pyhost_memory_cap_age_seconds",
         "Seconds since the cap of all accounts was computed from what a limit leaves.",
         Source::Process(|process| process.cap_age.map(Value::Seconds)),
     ),
-    gauge(
+    family(
         "pyhost_memory_blocks",
         "Live blocks by account.",
         Source::Accounts(|process, account| process.live.account(account).live_blocks),
     ),
-    counter(
+    family(
         "pyhost_allocations_total",
         "Blocks allocated so far, by account.",
         Source::Accounts(|process, account| process.now.account(account).total_blocks),
     ),
-    counter(
+    family(
         "pyhost_allocation_failures_total",
         "Requests for memory that were not met: refused by a cap, failed in the heap, or injected.",
         Source::Failures,
     ),
-    gauge(
+    family(
         "process_resident_memory_bytes",
         "Resident memory size in bytes.",
         Source::Process(|process| process.resident.map(Value::Whole)),
     ),
-    gauge(
+    family(
         "pyhost_resident_memory_peak_bytes",
         "The most bytes that were resident so far.",
         Source::Process(|process| process.peak_resident.map(Value::Whole)),
     ),
-    gauge(
+    family(
         "process_start_time_seconds",
         "Start time of the process since unix epoch in seconds.",
         Source::Process(|process| Some(Value::Seconds(process.started as f64 / 1e9))),
     ),
-    counter(
+    family(
         "pyhost_cpu_seconds_total",
         "Processor time, user and system.",
         Source::Process(|process| process.cpu_seconds.map(Value::Seconds)),
     ),
-    gauge(
+    family(
         "pyhost_wall_seconds",
         "Time from the start of the host to this report.",
         Source::Process(|process| process.wall_seconds.map(Value::Seconds)),
     ),
-    gauge(
+    family(
         "pyhost_exit_status",
         "How the process ended, as a shell shows it: its status, or 128 plus the number of the signal that ended it.",
         Source::Process(|process| {
@@ -172,17 +150,17 @@ pub const FAMILIES: &[Family] = &[
             Some(Value::Whole(u64::try_from(status).ok()?))
         }),
     ),
-    gauge(
+    family(
         "pyhost_info",
         "What the process runs on; always 1.",
         Source::Info,
     ),
-    gauge(
+    family(
         "pyhost_hosts",
         "Hosts that run.",
         Source::Machine(|machine| machine.hosts),
     ),
-    gauge(
+    family(
         "pyhost_unreadable_files",
         "Files of the directory that are no ledger: torn, of another version, or another's.",
         Source::Machine(|machine| machine.unreadable_files),

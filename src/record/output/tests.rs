@@ -5,14 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// An empty directory of the test's own.
-fn folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("pyhost-output-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
-    path
-}
-
 fn seen(path: &Path) -> Result<(Target, PathBuf), OutputError> {
     let mut buffer = PathBuffer::of(path.as_os_str().as_bytes()).unwrap();
     let target = look(&mut buffer)?;
@@ -23,7 +15,8 @@ const REPORT: &str = "{\"schema\":\"pyhost-report/1\"}\n";
 
 #[test]
 fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
-    let folder = folder("regular");
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
     let file = folder.join("file");
     assert_eq!(seen(&file), Ok((Target::New, file.clone())));
     for (content, expected) in [
@@ -36,17 +29,17 @@ fn a_file_is_replaced_only_where_pyhost_wrote_it_or_it_is_empty() {
         assert_eq!(seen(&file).map(|found| found.0), expected, "{content:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
-    assert_eq!(seen(&folder), Err(OutputError::Directory));
+    assert_eq!(seen(folder), Err(OutputError::Directory));
     assert_eq!(seen(&folder.join("a/b")), Err(OutputError::NoDirectory));
     assert_eq!(seen(&file.join("b")), Err(OutputError::NoDirectory));
     let long = folder.join("x".repeat(300));
     assert_eq!(seen(&long), Err(OutputError::TooLong));
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn a_link_is_followed_to_its_last_target() {
-    let folder = folder("links");
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
     let target = folder.join("target");
     symlink("target", folder.join("near")).unwrap();
     symlink(folder.join("near"), folder.join("far")).unwrap();
@@ -64,12 +57,12 @@ fn a_link_is_followed_to_its_last_target() {
     assert_eq!(round, Err(OutputError::System(Errno(libc::ELOOP))));
     symlink("no/such", folder.join("nowhere")).unwrap();
     assert_eq!(seen(&folder.join("nowhere")), Err(OutputError::NoDirectory));
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn a_path_of_an_open_file_names_the_descriptor() {
-    let folder = folder("descriptors");
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
     let file = fs::File::create(folder.join("log")).unwrap();
     let number = file.as_raw_fd();
     let own = std::process::id();
@@ -84,12 +77,12 @@ fn a_path_of_an_open_file_names_the_descriptor() {
     assert_eq!(seen(Path::new("/dev/fd/987")), Err(OutputError::Closed));
     let stdout = seen(Path::new("/dev/stdout")).map(|found| found.0);
     assert_eq!(stdout, Ok(Target::Descriptor(1)));
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn a_draft_takes_its_place_whole_or_leaves_nothing() {
-    let folder = folder("drafts");
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
     let file = folder.join("report");
     let path = PathBuffer::of(file.as_os_str().as_bytes()).unwrap();
     let write = |draft: &Draft<'_>, text: &str| {
@@ -112,17 +105,16 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     draft.discard();
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(fs::read_to_string(&left).unwrap(), "left");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
 }
 
 #[test]
 fn a_fifo_that_nobody_reads_is_not_waited_for() {
-    let folder = folder("fifo");
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
     let path = PathBuffer::of(folder.join("fifo").as_os_str().as_bytes()).unwrap();
     assert_eq!(pyhost_os::calls::mkfifo(path.as_c_str().into(), 0o600), 0);
     assert!(fs::metadata(path.shown()).unwrap().file_type().is_fifo());
     assert_eq!(seen(&folder.join("fifo")).unwrap().0, Target::Stream);
     assert_eq!(open_stream(path.as_c_str()), Err(Errno(libc::ENXIO)));
-    fs::remove_dir_all(&folder).unwrap();
 }
