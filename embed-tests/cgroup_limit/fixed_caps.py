@@ -24,7 +24,7 @@ from groups import MIB
 from libraries import SCRIPT
 from run import end_of, table
 
-KINDS = ("polars", "system", "jemalloc", "mimalloc", "duckdb", "numpy", "mmap", "mixed")
+KINDS = ("polars", "system", "jemalloc", "mimalloc", "duckdb", "numpy", "mmap", "mixed", "torch")
 LARGEST = 80_000_000
 COLUMNS = ("cap", "kind", "step KiB", "end", "peak MiB", "of files, stacks", "")
 UNITS = {"M": MIB, "G": MIB << 10}
@@ -36,7 +36,7 @@ def parse(arguments):
     parser.add_argument("--site", action="append", default=[], metavar="FOLDER", help="where libraries are; repeatable")
     parser.add_argument("--caps", nargs="+", default=["512M", "1G"], metavar="SIZE", help="caps (512M 1G)")
     parser.add_argument("--runs", type=int, default=8, metavar="N", help="runs of each kind, of growing steps (8)")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="these kinds (default: all)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS[:-1]), help="these kinds (default: all but torch)")
     parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="for one run (120)")
     options = parser.parse_args(arguments)
     if not options.host.is_file():

@@ -1,6 +1,6 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, mmap, or mixed, which takes turns of objects
+argv: polars, system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, torch, mmap, or mixed, which takes turns of objects
 and of all those that are there; bytes of a step; the file that is told which library had mapped how much before all was
 dropped, and after the first step, what the process has of files and stacks.
 """
@@ -33,6 +33,9 @@ def stepper(kind):
     if kind == "numpy":
         import numpy
         return lambda number: numpy.ones(STEP // 8)
+    if kind == "torch":
+        import torch
+        return lambda number: torch.full((STEP // 8,), number)
     if kind == "duckdb":
         import duckdb
         database = duckdb.connect(config={"memory_limit": "1TB", "temp_directory": ""})
@@ -68,17 +71,28 @@ def tell(**told):
 
 
 def beside():
-    """Returns the bytes of files, stacks and shared memory, which no cap counts."""
+    """Returns the bytes of files, with libraries' own variables, of stacks and of shared memory, which no cap counts."""
+    resident, is_file, end = 0, False, None
+    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            first, *rest = line.split()
+            if not first.endswith(":"):
+                start, last = first.split("-")
+                named = len(rest) > 4
+                # What follows a file without a gap and a name are variables that the file has no values for.
+                is_file = rest[4].startswith(("/", "[stack")) if named else is_file and start == end
+                end = last
+            elif first == "Rss:" and is_file:
+                resident += int(rest[0]) * 1024
     with open("/proc/self/status", encoding="ascii") as file:
         figures = dict(line.split(":", 1) for line in file)
-    threads = int(figures["Threads"])
-    return sum(int(figures[name].split()[0]) for name in ("RssFile", "RssShmem", "VmStk")) * 1024 + threads * 65536
+    return resident + int(figures["Threads"]) * 65536
 
 
 def is_refused(error):
-    """Says whether an error is of memory that was refused: Python's mmap and duckdb raise others than MemoryError."""
+    """Says whether an error is of memory that was refused: Python's mmap, duckdb and torch raise others than MemoryError."""
     return isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM or \
-        type(error).__name__ == "OutOfMemoryException"
+        type(error).__name__ == "OutOfMemoryException" or "DefaultCPUAllocator: can't allocate memory" in str(error)
 
 
 def main():
