@@ -183,7 +183,7 @@ impl Ledger {
     /// How much every thread has allocated so far.
     pub fn marks(&self) -> Marks {
         let mut marks = Marks([0; SLOTS + 1]);
-        for (mark, slot) in marks.0.iter_mut().zip(self.slots()) {
+        for (mark, slot) in marks.0.iter_mut().zip(self.used_slots()) {
             *mark = slot.blocks();
         }
         marks
@@ -193,7 +193,7 @@ impl Ledger {
     /// count as one.
     pub fn others_since(&self, marks: &Marks, own: &Slot) -> Others {
         let mut others = Others::default();
-        for (mark, slot) in marks.0.iter().zip(self.slots()) {
+        for (mark, slot) in marks.0.iter().zip(self.used_slots()) {
             let blocks = slot.blocks().wrapping_sub(*mark);
             if blocks > 0 && !std::ptr::eq(slot, own) {
                 others.threads += 1;

@@ -223,11 +223,18 @@ impl Ledger {
         self.slots.iter().chain(std::iter::once(&self.overflow))
     }
 
+    /// The slots that threads have used so far: always in the same order, to which later ones are added. Those of a ledger that was
+    /// read from a file, too.
+    pub(super) fn used_slots(&self) -> impl Iterator<Item = &Slot> {
+        // The pages of the others stay untouched.
+        let used = (self.used_slots.load(Relaxed) as usize).min(SLOTS);
+        std::iter::once(&self.overflow).chain(&self.slots[..used])
+    }
+
     /// The live bytes of the slot that has most.
     pub fn most_of_a_slot(&self) -> i64 {
-        // The pages of slots that nobody has used stay untouched.
-        let used = self.used_slots.load(Relaxed) as usize;
-        self.slots[..used].iter().map(Slot::live).max().unwrap_or(0)
+        let own = self.used_slots().skip(1);
+        own.map(Slot::live).max().unwrap_or(0)
     }
 
     /// After a fork, in the child: gives back the slots of the threads that are gone.
@@ -247,6 +254,7 @@ impl Ledger {
         for slot in &self.slots {
             slot.claimed.store(1, Relaxed);
         }
+        self.used_slots.store(SLOTS as u32, Relaxed);
     }
 
     /// Counts a request that the heap could not meet.
@@ -273,7 +281,7 @@ impl Ledger {
 
     /// Sum of all cells of an account, without what foreign threads released.
     pub(super) fn live_of(&self, account: Account) -> i64 {
-        self.slots()
+        self.used_slots()
             .map(|slot| slot.cell(account).live.load(Relaxed))
             .sum()
     }

@@ -110,7 +110,7 @@ impl Ledger {
         let mut live = shared.foreign_live.load(Relaxed);
         let mut freed = shared.foreign_freed.load(Relaxed);
         let mut total = 0u64;
-        for slot in self.slots() {
+        for slot in self.used_slots() {
             let cell = slot.cell(account);
             live = live.wrapping_add(cell.live.load(Relaxed));
             freed = freed.wrapping_add(cell.freed_blocks.load(Relaxed));
