@@ -46,21 +46,10 @@ pub const ACCOUNTS: usize = 8;
 /// The accounts that a report shows, in its order: all but the internal one.
 pub const REPORTED: &[Account] = Account::ALL.split_at(ACCOUNTS - 1).0;
 
-pyhost_os::named!(Account: "raw" Raw, "mem" Mem, "obj" Obj, "arena" Arena, "numpy" Numpy, "native" Native, "mapped" Mapped, "pooled" Pooled);
+// By index.
+pyhost_os::named!(all Account: "raw" Raw, "mem" Mem, "obj" Obj, "arena" Arena, "numpy" Numpy, "native" Native, "mapped" Mapped, "pooled" Pooled);
 
 impl Account {
-    /// Every account, by index.
-    pub const ALL: [Account; ACCOUNTS] = [
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Arena,
-        Account::Numpy,
-        Account::Native,
-        Account::Mapped,
-        Account::Pooled,
-    ];
-
     /// The accounts whose blocks are those that their callers asked for, with sizes that a report tells apart. `Native`, which may not
     /// be counted, comes last.
     pub const WITH_BLOCKS: [Account; 5] = [

@@ -349,10 +349,8 @@ fn a_thread_does_not_answer_for_what_the_one_before_left_in_its_slot() {
     let second = ledger.claim();
     assert!(std::ptr::eq(first, second));
     book::<NATIVE>(ledger, second, 64, &ONE_GIL);
-    assert_eq!(
-        (second.live_of_owner(), second.live()),
-        (64, (1 << 20) + 64)
-    );
+    assert_eq!(second.live_of_owner(), 64);
+    assert_eq!(second.live(), (1 << 20) + 64);
 }
 
 #[test]
@@ -389,10 +387,8 @@ fn a_release_without_the_gil_goes_off_the_account() {
     book::<OBJ>(ledger, slot, 50, &ONE_GIL);
     ledger.release_foreign(Account::Obj, 100);
     let obj = *ledger.snapshot().account(Account::Obj);
-    assert_eq!(
-        (obj.live_bytes, obj.live_blocks, obj.total_blocks),
-        (50, 1, 2)
-    );
+    assert_eq!((obj.live_bytes, obj.live_blocks), (50, 1));
+    assert_eq!(obj.total_blocks, 2);
 }
 
 #[test]

@@ -131,6 +131,7 @@ pub struct Latest<T>(Exclusive<Option<T>>);
 
 impl<T: Copy> Latest<T> {
     /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
         Latest(Exclusive::new(None))
     }
@@ -167,12 +168,6 @@ impl<T: Copy> Latest<T> {
     }
 }
 
-impl<T: Copy> Default for Latest<T> {
-    fn default() -> Self {
-        Latest::new()
-    }
-}
-
 /// A value that is there, and that nobody else touches until this is dropped.
 pub struct HeldLatest<'a, T>(Held<'a, Option<T>>);
 
@@ -205,6 +200,7 @@ unsafe impl<T: Send + Sync> Sync for Published<T> {}
 
 impl<T: Copy> Published<T> {
     /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
         Published {
             state: AtomicU8::new(FREE),
@@ -236,12 +232,6 @@ impl<T: Copy> Published<T> {
     /// Lets the value be set anew.
     pub fn forget_in_child(&self, _child: &Child) {
         self.state.store(FREE, Release);
-    }
-}
-
-impl<T: Copy> Default for Published<T> {
-    fn default() -> Self {
-        Published::new()
     }
 }
 

@@ -52,23 +52,27 @@ impl Mapping {
 
     #[cfg(not(miri))]
     fn map(bytes: usize, kind: i32) -> Option<Mapping> {
-        let start = anonymous(0, bytes, libc::PROT_READ | libc::PROT_WRITE, kind)?;
-        Some(Mapping {
-            start,
-            bytes,
-            is_open: true,
-        })
+        Mapping::anonymous(0, bytes, true, kind)
     }
 
     /// As [`Mapping::reserve`], without access if so wanted, and at the address `wish` if nothing else is there.
     #[cfg(not(miri))]
     pub fn reserve_at(wish: usize, bytes: usize, is_open: bool) -> Option<Mapping> {
+        let kind = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+        Mapping::anonymous(wish, bytes, is_open, kind)
+    }
+
+    #[cfg(not(miri))]
+    fn anonymous(wish: usize, bytes: usize, is_open: bool, kind: i32) -> Option<Mapping> {
         let access = match is_open {
             true => libc::PROT_READ | libc::PROT_WRITE,
             false => libc::PROT_NONE,
         };
-        let start = anonymous(wish, bytes, access, libc::MAP_PRIVATE | libc::MAP_NORESERVE)?;
-        Some(Mapping {
+        let wish = std::ptr::without_provenance_mut(wish);
+        // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
+        let start = unsafe { libc::mmap(wish, bytes, access, kind | libc::MAP_ANONYMOUS, -1, 0) };
+        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
+        start.map(|start| Mapping {
             start,
             bytes,
             is_open,
@@ -142,15 +146,6 @@ impl Mapping {
             unsafe { libc::mmap(start, range.len(), libc::PROT_NONE, flags, -1, 0) == start }
         })
     }
-}
-
-#[cfg(not(miri))]
-fn anonymous(wish: usize, bytes: usize, access: i32, kind: i32) -> Option<NonNull<u8>> {
-    let wish = std::ptr::without_provenance_mut(wish);
-    let flags = kind | libc::MAP_ANONYMOUS;
-    // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
-    let start = unsafe { libc::mmap(wish, bytes, access, flags, -1, 0) };
-    NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)
 }
 
 /// Puts empty pages of the process's own in the place of whole pages, by a system call alone. Returns false if the kernel

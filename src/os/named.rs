@@ -12,9 +12,17 @@ pub trait Named: Copy + 'static {
     }
 }
 
-/// Gives the values of a type their names; with `values of`, without a function `name`.
+/// Gives the values of a type their names; with `values of`, without a function `name`, and with `all`, also their list.
 #[macro_export]
 macro_rules! named {
+    (all $type:ident: $($name:literal $value:ident),*) => {
+        impl $type {
+            /// All, in this order.
+            pub const ALL: [$type; [$($name),*].len()] = [$($type::$value),*];
+        }
+
+        $crate::named!($type: $($name $value),*);
+    };
     ($type:ident: $($name:literal $value:ident),*) => {
         impl $type {
             /// The name in options and reports.

@@ -157,11 +157,8 @@ mod tests {
             }
         }
         assert!(RESERVE.allocate(layout(4 * 8192 + 1)).is_null());
-        assert!(
-            RESERVE
-                .allocate(Layout::from_size_align(1, 4096).unwrap())
-                .is_null()
-        );
+        let aligned = Layout::from_size_align(1, 4096).unwrap();
+        assert!(RESERVE.allocate(aligned).is_null());
         let mut other = 0;
         // SAFETY: not of the reserve.
         assert!(!unsafe { RESERVE.free(&mut other, 1) });
@@ -192,9 +189,7 @@ mod tests {
                 });
             }
         });
-        assert!(
-            !RESERVE.allocate(layout(4 * 8192)).is_null(),
-            "all is free again"
-        );
+        let all = RESERVE.allocate(layout(4 * 8192));
+        assert!(!all.is_null(), "all is free again");
     }
 }

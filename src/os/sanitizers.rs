@@ -18,10 +18,8 @@ mod tests {
     fn a_sanitizer_is_found_wherever_it_stands() {
         let list = b"/lib/libeatmydata.so:/usr/lib/libasan.so.8 libm.so.6";
         assert_eq!(named_in(list), Some(&b"/usr/lib/libasan.so.8"[..]));
-        assert_eq!(
-            named_in(b"libclang_rt.hwasan-x86_64.so"),
-            Some(&b"libclang_rt.hwasan-x86_64.so"[..])
-        );
+        let own = b"libclang_rt.hwasan-x86_64.so";
+        assert_eq!(named_in(own), Some(&own[..]));
         assert_eq!(named_in(b"libjemalloc.so.2"), None);
         assert_eq!(named_in(b""), None);
     }

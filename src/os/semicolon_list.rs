@@ -52,14 +52,10 @@ mod tests {
     #[test]
     fn items_are_read_back_as_they_were() {
         for list in [&["a", "b"][..], &["a,b", "c"], &["x,", "a,,b,"], &[""]] {
-            let written: Vec<Vec<u8>> = list
-                .iter()
-                .map(|item| written(item.as_bytes(), b','))
-                .collect();
-            let text = written.join(&b',');
-            let found: Vec<Vec<u8>> = items(&text, b',')
-                .map(|item| read(item, b',').unwrap())
-                .collect();
+            let written = list.iter().map(|item| written(item.as_bytes(), b','));
+            let text = written.collect::<Vec<_>>().join(&b',');
+            let found = items(&text, b',').map(|item| read(item, b',').unwrap());
+            let found: Vec<Vec<u8>> = found.collect();
             let expected: Vec<&[u8]> = list.iter().map(|item| item.as_bytes()).collect();
             assert_eq!(found, expected);
         }

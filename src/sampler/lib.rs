@@ -54,7 +54,7 @@ fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
 }
 
 /// A live sampled block.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Live {
     /// Its address, as [`hidden`] writes it; 0 if the entry is free.
     address: u64,
@@ -105,16 +105,12 @@ pub enum Added {
 
 /// A sample that was taken out, because its block may go or move.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenOut {
-    site: u32,
-    birth: u32,
-    weight: Weight,
-}
+pub struct TakenOut(Live);
 
 impl TakenOut {
     /// The bytes and blocks that it stands for.
     pub fn weight(&self) -> Weight {
-        self.weight
+        self.0.weight
     }
 }
 
@@ -262,32 +258,25 @@ impl Samples {
 
     /// Returns the site, and whether another sample is replaced; None without memory.
     fn try_add(&mut self, allocation: Allocation, walk: &mut Walk<'_>) -> Option<(u32, bool)> {
-        let Allocation {
-            address,
-            account,
-            thread,
-            moment,
-            weight,
-        } = allocation;
-        let stack = self.stacks.intern(walk)?;
+        let (account, weight) = (allocation.account, allocation.weight);
         let key = Key {
             account,
-            thread,
-            stack,
+            thread: allocation.thread,
+            stack: self.stacks.intern(walk)?,
         };
         let site = self.sites.of(key, SITES);
         let site = site.or_else(|| {
             let others = Key {
-                account,
                 thread: threads::OTHERS,
                 stack: self.stacks.others()?,
+                ..key
             };
             self.sites.of(others, SITES + ACCOUNTS)
         })?;
-        let is_replaced = self.remove(address);
-        let birth = self.time.tick(moment);
+        let is_replaced = self.remove(allocation.address);
+        let birth = self.time.tick(allocation.moment);
         let live = Live {
-            address: hidden(address),
+            address: hidden(allocation.address),
             site,
             birth,
             weight,
@@ -309,19 +298,10 @@ impl Samples {
             return None;
         }
         let found = self.live.remove(hidden(address), |entry| entry.address)?;
-        let Live {
-            site,
-            birth,
-            weight,
-            ..
-        } = found;
-        self.sites.freed(site, weight, birth, self.beside);
-        self.publish(Some(site));
-        Some(TakenOut {
-            site,
-            birth,
-            weight,
-        })
+        self.sites
+            .freed(found.site, found.weight, found.birth, self.beside);
+        self.publish(Some(found.site));
+        Some(TakenOut(found))
     }
 
     /// Puts a sample back, maybe at another address: the block is still there. `share` of its bytes are, and it has grown by
@@ -329,7 +309,7 @@ impl Samples {
     pub fn put_back(
         &mut self,
         address: usize,
-        taken: TakenOut,
+        TakenOut(taken): TakenOut,
         share: f64,
         growth: Weight,
     ) -> Added {
@@ -337,17 +317,12 @@ impl Samples {
             return Added::Not;
         }
         let is_replaced = self.remove(address);
-        let TakenOut {
-            site,
-            birth,
-            weight,
-        } = taken;
-        let kept = weight.scaled(share);
+        let (site, birth) = (taken.site, taken.birth);
+        let kept = taken.weight.scaled(share);
         let live = Live {
             address: hidden(address),
-            site,
-            birth,
             weight: kept + growth,
+            ..taken
         };
         if self.live.insert(live, |entry| entry.address).is_none() {
             self.dropped += 1;

@@ -101,10 +101,8 @@ impl Counts {
     }
 
     fn fit(self, room: Counts) -> bool {
-        self.0
-            .iter()
-            .zip(room.0)
-            .all(|(count, room)| *count <= room)
+        let mut pairs = self.0.into_iter().zip(room.0);
+        pairs.all(|(count, room)| count <= room)
     }
 }
 
@@ -257,6 +255,11 @@ pub fn is_whole(words: &[u64], again: &[u64]) -> bool {
     sequence(words).is_some_and(|number| number % 2 == 0) && sequence(words) == sequence(again)
 }
 
+/// The items of a section, of which each is `N` words.
+fn chunks<const N: usize>(words: &[u64]) -> impl Iterator<Item = [u64; N]> {
+    words.as_chunks().0.iter().copied()
+}
+
 /// The samples that the words hold, to be read and no more. None if they are not what a host of this version wrote.
 pub fn read(words: &[u64]) -> Option<Samples> {
     if *words.first()? != MAGIC || words.len() < HEADER {
@@ -286,25 +289,12 @@ pub fn read(words: &[u64]) -> Option<Samples> {
     let stacks = &mut samples.stacks;
     let is_read = all.all(|letter| stacks.push_letter(letter))
         && section(1)?.1.iter().all(|&word| stacks.push_text(word))
-        && section(2)?
-            .1
-            .as_chunks()
-            .0
-            .iter()
-            .all(|&frame| stacks.push_frame(frame))
+        && chunks(section(2)?.1).all(|frame| stacks.push_frame(frame))
         && section(3)?.1.iter().all(|&word| stacks.push_node(word));
     let (sites, threads, stacks) = (&mut samples.sites, &mut samples.threads, &samples.stacks);
     sites.set_moments(&words[MOMENTS..TIME]);
     let is_read = is_read
-        && section(4)?
-            .1
-            .as_chunks()
-            .0
-            .iter()
-            .all(|&site| sites.push_words(site, stacks))
-        && section(5)?
-            .1
-            .iter()
-            .all(|&name| threads.push_word(name, stacks));
+        && chunks(section(4)?.1).all(|site| sites.push_words(site, stacks))
+        && chunks(section(5)?.1).all(|[name]| threads.push_word(name, stacks));
     is_read.then_some(samples)
 }

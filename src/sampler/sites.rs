@@ -38,12 +38,8 @@ pub struct Key {
 impl Key {
     /// As a word.
     fn word(self) -> u64 {
-        let Key {
-            account,
-            thread,
-            stack,
-        } = self;
-        pair(u32::from(account) | u32::from(thread) << 8, stack)
+        let numbers = u32::from(self.account) | u32::from(self.thread) << 8;
+        pair(numbers, self.stack)
     }
 
     /// The inverse of [`Self::word`].
@@ -77,20 +73,9 @@ pub enum View {
     Grown,
 }
 
-pyhost_os::named!(View: "at_peak" AtPeak, "at_account_peak" AtAccountPeak,
+// In a report's order.
+pyhost_os::named!(all View: "at_peak" AtPeak, "at_account_peak" AtAccountPeak,
     "at_resident_peak" AtResidentPeak, "live" Live, "allocated" Allocated, "grown" Grown);
-
-impl View {
-    /// All, in a report's order.
-    pub const ALL: [View; 6] = [
-        View::AtPeak,
-        View::AtAccountPeak,
-        View::AtResidentPeak,
-        View::Live,
-        View::Allocated,
-        View::Grown,
-    ];
-}
 
 /// A kind of moment that live sums are kept of.
 #[derive(Clone, Copy)]
@@ -287,13 +272,11 @@ impl Sites {
 
     /// Notes how high the live bytes are after an allocation to `account`; without it, those of the samples count.
     pub fn look_at_height(&mut self, account: u8, heights: Option<Heights>) {
-        let Heights {
-            total,
-            account: own,
-        } = heights.unwrap_or_else(|| self.own_heights(account));
-        self.peak.look(total);
-        self.account_peaks[place(account)].look(own);
-        self.spans.look_at_height(account, total, own);
+        let heights = heights.unwrap_or_else(|| self.own_heights(account));
+        self.peak.look(heights.total);
+        self.account_peaks[place(account)].look(heights.account);
+        self.spans
+            .look_at_height(account, heights.total, heights.account);
     }
 
     fn own_heights(&self, account: u8) -> Heights {
@@ -397,13 +380,9 @@ impl Sites {
             View::Allocated => site.allocated,
             View::Grown => {
                 let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
-                let marked = if is_of_now {
-                    site.marked
-                } else {
-                    site.allocated
-                };
-                site.live
-                    .grown_since(at(Moment::Mark), site.allocated, marked)
+                let (live, allocated) = (site.live, site.allocated);
+                let marked = if is_of_now { site.marked } else { allocated };
+                live.grown_since(at(Moment::Mark), allocated, marked)
             }
         }
     }

@@ -33,12 +33,8 @@ pub enum SpanView {
     Allocated,
 }
 
-pyhost_os::named!(SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" Allocated);
-
-impl SpanView {
-    /// All, in the order in which they are reported.
-    pub const ALL: [SpanView; 3] = [SpanView::AtPeak, SpanView::Grown, SpanView::Allocated];
-}
+// In the order in which they are reported.
+pyhost_os::named!(all SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" Allocated);
 
 /// A site that has changed in a span.
 #[derive(Clone, Copy)]
@@ -94,11 +90,8 @@ impl Span {
             number,
             end: now,
         };
-        let is_noted = self.changed.push(changed)
-            && self
-                .index
-                .insert(Entry { key, place }, |entry| entry.key)
-                .is_some();
+        let mut enter = |entry| self.index.insert(entry, |entry| entry.key);
+        let is_noted = self.changed.push(changed) && enter(Entry { key, place }).is_some();
         self.is_broken |= !is_noted;
     }
 }

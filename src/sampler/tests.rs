@@ -635,10 +635,8 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
 static HAS_ROOM: AtomicBool = AtomicBool::new(true);
 
 fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
-    HAS_ROOM
-        .load(Relaxed)
-        .then(|| anonymous(words, fill))
-        .flatten()
+    let has_room = HAS_ROOM.load(Relaxed);
+    has_room.then(|| anonymous(words, fill))?
 }
 
 #[test]

@@ -297,10 +297,8 @@ mod tests {
     fn a_file_is_found_by_an_address_of_its_mappings() {
         let mappings = b"1000-2000 r--p 00000000 08:01 7     /usr/bin/a b\n\
                          2000-3000 rw-p 00000000 00:00 0 \n";
-        assert_eq!(
-            file_at(mappings, 0x1fff),
-            Some(PathBuf::from("/usr/bin/a b"))
-        );
+        let expected = Some(PathBuf::from("/usr/bin/a b"));
+        assert_eq!(file_at(mappings, 0x1fff), expected);
         assert_eq!(file_at(mappings, 0x2000), None);
     }
 

@@ -52,11 +52,9 @@ impl Bins {
     /// The smallest free chunk of at least so many granules; of several, that of the lowest
     /// address.
     pub fn best_fit(&self, chunks: &Chunks, granules: u32) -> Option<Handle> {
-        self.roots
-            .iter()
-            .skip(bin_of(granules))
-            .map(|&root| least_from(chunks, root, granules))
-            .find(|handle| handle.is_some())
+        let roots = self.roots.iter().skip(bin_of(granules));
+        let mut found = roots.map(|&root| least_from(chunks, root, granules));
+        found.find(|handle| handle.is_some())
     }
 
     /// Granules of the largest free chunk; 0 where there is none.

@@ -308,10 +308,9 @@ impl Naive {
     }
 
     fn find(&self, at: usize) -> usize {
-        self.chunks
-            .iter()
-            .position(|&(start, _, live)| start == at && live)
-            .unwrap()
+        let mut chunks = self.chunks.iter();
+        let found = chunks.position(|&(start, _, live)| start == at && live);
+        found.unwrap()
     }
 
     fn merge(&mut self) {
@@ -581,11 +580,8 @@ fn large_zeroed_memory_stays_lazy() {
     assert_eq!(resident_pages(again, size), 0, "given back to the kernel");
     bfc.free(again);
     let small = bfc.allocate(LAZY_BYTES / 2, true).unwrap().as_ptr();
-    assert_eq!(
-        resident_pages(small, LAZY_BYTES / 2),
-        LAZY_BYTES / 2 / page(),
-        "zeroed by stores"
-    );
+    let found = resident_pages(small, LAZY_BYTES / 2);
+    assert_eq!(found, LAZY_BYTES / 2 / page(), "zeroed by stores");
 }
 
 #[test]

@@ -70,10 +70,8 @@ fn limit_below(root: &Path) -> Option<GroupLimit> {
     let groups = mounts::groups(root);
     // With equal limits the nearest group's: what counts against it is what this process and its
     // relatives have.
-    groups
-        .iter()
-        .flat_map(limits)
-        .min_by_key(|found| found.bytes)
+    let limits = groups.iter().flat_map(limits);
+    limits.min_by_key(|found| found.bytes)
 }
 
 /// All limits that bind a process of the group, the nearest first.
