@@ -3,14 +3,14 @@
 use crate::failure::Failure;
 use crate::process::Usage;
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
+use pyhost_record::metrics::Pid;
 use pyhost_record::{Record, Unreadable};
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 /// How long a host may take to fill the file that it has just created.
@@ -26,14 +26,14 @@ pub struct FoundHost {
 
 /// The names of hosts, as `pyhostctl` takes them: with their pid namespace if that is not the caller's, or if several have
 /// the id.
-pub fn names(hosts: &[FoundHost]) -> Vec<Name> {
+pub fn names(hosts: &[FoundHost]) -> Vec<Pid> {
     let own = pid_namespace();
     let name = |host: &FoundHost| {
-        let (namespace, pid) = (host.identity.pid_namespace, host.identity.pid);
-        let of_id = hosts.iter().filter(|other| other.identity.pid == pid);
+        let (namespace, id) = (host.identity.pid_namespace, host.identity.pid);
+        let of_id = hosts.iter().filter(|other| other.identity.pid == id);
         let is_clear = namespace == own && of_id.count() == 1;
         let namespace = (!is_clear).then_some(namespace);
-        Name { namespace, pid }
+        Pid { namespace, id }
     };
     hosts.iter().map(name).collect()
 }
@@ -123,89 +123,36 @@ pub fn runs_no_more(name: impl Display) -> Failure {
     ))
 }
 
-/// How a word names a process: `PID`, or `NAMESPACE:PID` for one of several pid namespaces, as the
-/// label `pid` of `pyhostctl serve` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
-    namespace: Option<u64>,
-    /// The process id there.
-    pub pid: i32,
-}
-
-impl Name {
-    /// That process alone.
-    pub fn of(identity: &Identity) -> Self {
-        Name {
-            namespace: Some(identity.pid_namespace),
-            pid: identity.pid,
-        }
+/// Of the files that a process id may mean, the one of the process that started last; None without any.
+pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option<Entry>, Failure> {
+    /// How many are named.
+    const NAMED: usize = 8;
+    found.sort_by_key(|entry| std::cmp::Reverse(entry.identity.start_ticks));
+    let mut namespaces = HashSet::new();
+    let is_first = |entry: &&Entry| namespaces.insert(entry.identity.pid_namespace);
+    let several: Vec<&Entry> = found.iter().filter(is_first).collect();
+    if several.len() < 2 {
+        return Ok(found.into_iter().next());
     }
-
-    /// Whether it may mean that process.
-    pub fn fits(&self, identity: &Identity) -> bool {
-        let is_there = |namespace| namespace == identity.pid_namespace;
-        identity.pid == self.pid && self.namespace.is_none_or(is_there)
-    }
-
-    /// Of the files that it may mean, the one of the process that started last; None without any.
-    pub fn choose(
-        &self,
-        mut found: Vec<Entry>,
-        directory: &Path,
-    ) -> Result<Option<Entry>, Failure> {
-        /// How many are named.
-        const NAMED: usize = 8;
-        found.sort_by_key(|entry| std::cmp::Reverse(entry.identity.start_ticks));
-        let mut namespaces = HashSet::new();
-        let is_first = |entry: &&Entry| namespaces.insert(entry.identity.pid_namespace);
-        let several: Vec<&Entry> = found.iter().filter(is_first).collect();
-        if several.len() < 2 {
-            return Ok(found.into_iter().next());
-        }
-        let named = several.iter().take(NAMED).map(|entry| {
-            let command = entry.read().map(|record| record.header().command());
-            let name = format!("{}:{}", entry.identity.pid_namespace, self.pid);
-            format!("{name} ({})", command.unwrap_or_default())
-        });
-        let named: Vec<String> = named.collect();
-        let more = match several.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Err(Failure(format!(
-            "process id {} is ambiguous in '{}': {}{more}; expected one of these names, or a file",
-            self.pid,
-            directory.display(),
-            named.join(", ")
-        )))
-    }
-}
-
-impl Display for Name {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.namespace {
-            Some(namespace) => write!(out, "{namespace}:{}", self.pid),
-            None => write!(out, "{}", self.pid),
-        }
-    }
-}
-
-impl FromStr for Name {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = |_| "expected a process id, or NAMESPACE:PID";
-        let (namespace, pid) = match text.split_once(':') {
-            Some((namespace, pid)) => (Some(namespace.parse().map_err(expected)?), pid),
-            None => (None, text),
-        };
-        let pid = pid.parse().map_err(expected)?;
-        Ok(Name { namespace, pid })
-    }
+    let named = several.iter().take(NAMED).map(|entry| {
+        let command = entry.read().map(|record| record.header().command());
+        let name = format!("{}:{id}", entry.identity.pid_namespace);
+        format!("{name} ({})", command.unwrap_or_default())
+    });
+    let named: Vec<String> = named.collect();
+    let more = match several.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Err(Failure(format!(
+        "process id {id} is ambiguous in '{}': {}{more}; expected one of these names, or a file",
+        directory.display(),
+        named.join(", ")
+    )))
 }
 
 /// The file of a process: of the host that runs, else of the one that was killed last.
-pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
+pub fn of_process(name: &Pid, directory: &Path) -> Result<PathBuf, Failure> {
     let here = Here::find();
     let mut found: Vec<Entry> = directory::entries(directory).unwrap_or_default();
     found.extend(directory::archived(directory));
@@ -216,7 +163,7 @@ pub fn of_process(name: &Name, directory: &Path) -> Result<PathBuf, Failure> {
         true => ended,
         false => alive,
     };
-    match name.choose(candidates, directory)? {
+    match choose(name.id, candidates, directory)? {
         Some(entry) => Ok(entry.path),
         None => Err(Failure(format!(
             "no host with process id {name} in '{}'; expected one that was started with --live",
@@ -239,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_process_is_named_by_its_id_and_where_need_be_its_namespace() {
-        let name = |text: &str| text.parse::<Name>().ok().map(|name| name.to_string());
+        let name = |text: &str| text.parse::<Pid>().ok().map(|name| name.to_string());
         assert_eq!(name("17").as_deref(), Some("17"));
         assert_eq!(name("4026532198:1").as_deref(), Some("4026532198:1"));
         for bad in ["", "a", "1:a", "a:1", ":1", "1:", "1:2:3", "-1:1"] {
@@ -250,15 +197,15 @@ mod tests {
             let identity = Identity::of_file_name(path.to_str().unwrap()).unwrap();
             Entry { path, identity }
         };
-        let one: Name = "1".parse().unwrap();
-        let of_second: Name = "2:1".parse().unwrap();
+        let one: Pid = "1".parse().unwrap();
+        let of_second: Pid = "2:1".parse().unwrap();
         assert!(one.fits(&entry(2, 5).identity) && of_second.fits(&entry(2, 5).identity));
         assert!(!of_second.fits(&entry(3, 5).identity));
-        let chosen = |entries: Vec<Entry>| one.choose(entries, Path::new("d")).ok().flatten();
+        let chosen = |entries: Vec<Entry>| choose(1, entries, Path::new("d")).ok().flatten();
         assert!(chosen(vec![]).is_none());
         let last = chosen(vec![entry(2, 5), entry(2, 9), entry(2, 7)]).unwrap();
         assert_eq!(last.identity.start_ticks, 9);
-        let several = one.choose(vec![entry(2, 5), entry(3, 1)], Path::new("d"));
+        let several = choose(1, vec![entry(2, 5), entry(3, 1)], Path::new("d"));
         let Err(Failure(text)) = several else {
             panic!("several");
         };

@@ -37,10 +37,8 @@ pub fn live_file(patches: &[u8]) {
 fn show_record(record: Record, alive: bool, width: u16) {
     assert!(!record.last_words().is_empty());
     for number in [0, 1, 64, u64::MAX] {
-        let _ = record
-            .header()
-            .mark_of(number)
-            .map(|mark| mark.name().len());
+        let mark = record.header().mark_of(number);
+        let _ = mark.map(|mark| mark.name().len());
     }
     let report = Box::new(Report::of_record(&record, alive));
     let text = report.to_json();
@@ -143,11 +141,8 @@ pub fn elf(bytes: &[u8]) {
     std::fs::write(&path, library).unwrap();
     let name = path.to_str().unwrap();
     let mut symbols = Symbols::new([(name, "")].into_iter(), Some(Utc(u64::MAX)));
-    assert!(
-        !symbols
-            .of_call(name, "f", u64::from_le_bytes(*offset))
-            .is_empty()
-    );
+    let places = symbols.of_call(name, "f", u64::from_le_bytes(*offset));
+    assert!(!places.is_empty());
     let mut others = Symbols::new([(name, "00")].into_iter(), None);
     others.of_call(name, "f", 1);
 }
@@ -196,10 +191,7 @@ fn no_mutated_report_harms_its_readers() {
 fn a_report_that_no_host_writes_is_refused_with_its_fault() {
     for (text, part) in [
         ("{\"schema\":7}", "names no schema"),
-        (
-            "{\"schema\":\"coverage/3\\u001b\"}",
-            "of schema 'coverage/3 '",
-        ),
+        (r#"{"schema":"coverage/3\u001b"}"#, "schema 'coverage/3 '"),
         ("{\"schema\":\"pyhost-report/1\"}", "has no accounts"),
         (
             "{\"schema\":\"pyhost-report/1\",\"accounts\":{\"obj\":{\"live_bytes\":-1}}}",

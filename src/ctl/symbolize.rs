@@ -164,9 +164,7 @@ mod tests {
         let now = Utc(u64::MAX / 2);
         let found = String::from_utf8(named(text.as_bytes(), Some(now))).unwrap();
         assert!(found.contains("::here"), "{found}");
-        assert!(
-            found.ends_with(&format!(" ({own}+{:#x})\n", here() - base)),
-            "{found}"
-        );
+        let place = format!(" ({own}+{:#x})\n", here() - base);
+        assert!(found.ends_with(&place), "{found}");
     }
 }

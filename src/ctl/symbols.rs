@@ -9,8 +9,8 @@ use addr2line::Loader;
 use object::Object;
 use object::read::ReadCache;
 use pyhost_os::clock::Utc;
+use pyhost_record::open_regular;
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 /// A call of a function, by its source if that is known.
@@ -86,7 +86,7 @@ impl Symbols {
 /// Whether the file is still the library that was loaded.
 fn is_same(path: &str, build_id: &str, started: Option<Utc>) -> bool {
     let is_absolute = path.starts_with('/');
-    let Some(file) = is_absolute.then(|| open(path)).flatten() else {
+    let Some(file) = is_absolute.then(|| open_regular(path.as_ref())).flatten() else {
         return false;
     };
     if build_id.is_empty() {
@@ -103,21 +103,13 @@ fn is_same(path: &str, build_id: &str, started: Option<Utc>) -> bool {
     matches!(object.build_id(), Ok(Some(id)) if digits(id) == build_id)
 }
 
-fn open(path: &str) -> Option<File> {
-    let file = pyhost_record::open(path.as_ref());
-    file.ok()
-        .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
-}
-
 fn places(loader: &Loader, offset: u64) -> Vec<Place> {
     let symbol = || loader.find_symbol(offset).map(demangled);
     let mut places = Vec::new();
     if let Ok(mut frames) = loader.find_frames(offset) {
         while let Ok(Some(frame)) = frames.next() {
-            let name = frame
-                .function
-                .as_ref()
-                .and_then(|name| name.raw_name().ok());
+            let name = frame.function.as_ref();
+            let name = name.and_then(|name| name.raw_name().ok());
             let Some(function) = name.map(|name| demangled(&name)).or_else(symbol) else {
                 continue;
             };

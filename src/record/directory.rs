@@ -536,10 +536,8 @@ mod tests {
         assert_eq!(start_ticks(b"7"), None);
         assert!(!is_zombie(stat) && !is_zombie(b"7"));
         assert!(is_zombie(b"7 (a) Z) Z 1 7"));
-        assert_eq!(
-            started(std::process::id() as i32),
-            Some(Identity::own().start_ticks)
-        );
+        let own = Identity::own();
+        assert_eq!(started(own.pid), Some(own.start_ticks));
     }
 
     #[test]

@@ -37,6 +37,12 @@ pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
+/// As [`open`], a regular file; None if it is none or cannot be opened.
+pub fn open_regular(path: &Path) -> Option<File> {
+    let file = open(path).ok()?;
+    file.metadata().is_ok_and(|it| it.is_file()).then_some(file)
+}
+
 /// Whether the bytes of a file begin as a record does, whole or not.
 pub fn begins(file: &[u8]) -> bool {
     let start = start_in_file(file.len() as u64).unwrap_or(0);

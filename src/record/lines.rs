@@ -5,14 +5,14 @@
 //! its threads' cells are closed, as the host itself does when an account changes hands.
 
 use crate::directory::lines_beside;
-use crate::start_in_file;
+use crate::{open_regular, start_in_file};
 use pyhost_ledger::CLOSED;
 use pyhost_ledger::header::{Header, LinesAnswer, LinesCell};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::lock_region;
 use pyhost_sampler::Samples;
 use pyhost_sampler::published::{is_whole, read};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -53,18 +53,12 @@ pub fn unwritten_samples(header: &Header) -> Option<String> {
     ))
 }
 
-fn open(path: &Path) -> Option<File> {
-    let file = crate::open(path);
-    file.ok()
-        .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
-}
-
 fn words_of(path: &Path) -> Option<Vec<u64>> {
-    words(open(path)?.take(LARGEST))
+    words(open_regular(path)?.take(LARGEST))
 }
 
 fn header_of(path: &Path) -> Option<Vec<u64>> {
-    words(open(path)?.take(64))
+    words(open_regular(path)?.take(64))
 }
 
 fn words(mut input: impl Read) -> Option<Vec<u64>> {

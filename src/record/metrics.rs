@@ -16,9 +16,11 @@ mod families;
 #[cfg(test)]
 mod tests;
 
+use crate::directory::Identity;
 use families::{FAMILIES, Family, Source, Value};
 use pyhost_ledger::{Account, REPORTED, Scope, Snapshot};
 use std::fmt::{self, Display, Write};
+use std::str::FromStr;
 
 /// Which format the text is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +46,44 @@ impl Form {
 /// The bytes of a command's name that are kept.
 pub const COMMAND_BYTES: usize = 64;
 
-/// A process id as a label's value: `17`, or `4026532198:17` of another pid namespace, whose ids may
-/// be the same as here.
+/// How a process is named, by a label's value and a word of `pyhostctl`'s: `17`, or `4026532198:17` for one of several pid
+/// namespaces, whose ids may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pid {
-    /// Inode of the namespace, where it is not the reader's.
+    /// Inode of the namespace, if it is not the reader's.
     pub namespace: Option<u64>,
     /// The id there.
     pub id: i32,
+}
+
+impl Pid {
+    /// That process alone.
+    pub fn of(identity: &Identity) -> Self {
+        Pid {
+            namespace: Some(identity.pid_namespace),
+            id: identity.pid,
+        }
+    }
+
+    /// Whether it may mean that process.
+    pub fn fits(&self, identity: &Identity) -> bool {
+        let is_there = |namespace| namespace == identity.pid_namespace;
+        identity.pid == self.id && self.namespace.is_none_or(is_there)
+    }
+}
+
+impl FromStr for Pid {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = |_| "expected a process id, or NAMESPACE:PID";
+        let (namespace, id) = match text.split_once(':') {
+            Some((namespace, id)) => (Some(namespace.parse().map_err(expected)?), id),
+            None => (None, text),
+        };
+        let id = id.parse().map_err(expected)?;
+        Ok(Pid { namespace, id })
+    }
 }
 
 impl Display for Pid {
@@ -163,10 +195,8 @@ struct Samples<'a, W: Write> {
 
 impl<W: Write> Samples<'_, W> {
     fn of_process(&mut self, process: &Process<'_>) -> fmt::Result {
-        let accounts = REPORTED
-            .iter()
-            .copied()
-            .filter(|&account| is_shown(process, account));
+        let accounts = REPORTED.iter().copied();
+        let accounts = accounts.filter(|&account| is_shown(process, account));
         match &self.family.source {
             Source::Accounts(read) => {
                 for account in accounts {

@@ -47,28 +47,17 @@ fn a_result_is_known_as_ours_so_that_the_next_may_replace_it() {
 fn rows_that_no_host_writes_are_refused_in_a_line() {
     let deep = vec![call("f", "f.py", 1); 4001];
     let of_peak = |rows: Value| with_lines(&json!({"interval_bytes": 1, "at_peak": rows}));
+    let below = "below zero in lines.at_peak";
+    let many = "more than 4000 calls in lines.at_peak";
+    let half = [json!({"file": "f.py"})];
+    let two = [row("obj", i64::MAX, 1, &[]), row("raw", 1, 1, &[])];
     for (rows, part) in [
-        (
-            json!([row("obj", -1, 1, &[])]),
-            "below zero in lines.at_peak",
-        ),
-        (
-            json!([row("obj", 1, -1, &[])]),
-            "below zero in lines.at_peak",
-        ),
-        (
-            json!([row("obj", i64::MAX, 1, &[]), row("raw", 1, 1, &[])]),
-            "too large a sum in lines.at_peak",
-        ),
-        (
-            json!([row("obj", 1, 1, &deep)]),
-            "more than 4000 calls in lines.at_peak",
-        ),
+        (json!([row("obj", -1, 1, &[])]), below),
+        (json!([row("obj", 1, -1, &[])]), below),
+        (json!(two), "too large a sum in lines.at_peak"),
+        (json!([row("obj", 1, 1, &deep)]), many),
         (json!([{"account": "obj"}]), "missing field"),
-        (
-            json!([row("obj", 1, 1, &[json!({"file": "f.py"})])]),
-            "missing field",
-        ),
+        (json!([row("obj", 1, 1, &half)]), "missing field"),
         (json!({}), "invalid type"),
         (json!([{"account": "obj", "bytes": 0.5}]), "invalid type"),
     ] {

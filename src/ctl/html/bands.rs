@@ -131,16 +131,12 @@ mod tests {
             (2.0, vec![cap("total", 40)]),
         ];
         let lines = cap_lines(&timeline, &stacks(&timeline));
-        assert_eq!(
-            (lines[0].scope.as_str(), lines[0].account),
-            ("obj", Some(1))
-        );
+        let scope = |line: &CapLine| (line.scope.clone(), line.account);
+        assert_eq!(scope(&lines[0]), ("obj".to_owned(), Some(1)));
         assert_eq!(lines[0].pieces, [[(0.0, 21.0), (1.0, 21.0), (2.0, 21.0)]]);
-        assert_eq!((lines[1].scope.as_str(), lines[1].account), ("total", None));
-        assert_eq!(
-            lines[1].pieces,
-            [[(0.0, 50.0), (2.0, 50.0), (2.0, 40.0), (3.0, 40.0)]]
-        );
+        assert_eq!(scope(&lines[1]), ("total".to_owned(), None));
+        let whole = [(0.0, 50.0), (2.0, 50.0), (2.0, 40.0), (3.0, 40.0)];
+        assert_eq!(lines[1].pieces, [whole]);
         assert_eq!(lines[1].highest, 50.0);
     }
 }

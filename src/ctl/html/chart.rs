@@ -128,11 +128,7 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
         true if top <= data * CAP_IN_SIGHT => Outline::Drawn,
         true => Outline::TooHigh(top as i64),
     };
-    let data = if outline == Outline::Drawn {
-        data.max(top)
-    } else {
-        data
-    };
+    let data = data.max(if outline == Outline::Drawn { top } else { 0.0 });
     let (drawn, hidden): (Vec<_>, Vec<_>) = cap_lines(timeline, &stacks)
         .into_iter()
         .partition(|line| line.highest <= data * CAP_IN_SIGHT);

@@ -45,10 +45,7 @@ fn colours_contrast_in_both_themes() {
     for theme in [0, 1] {
         let check = |front: &str, back: &str, least: f64| {
             let found = contrast(color(front, theme), color(back, theme));
-            assert!(
-                found >= least,
-                "{front} on {back}: {found:.2}, least {least}"
-            );
+            assert!(found >= least, "{front} on {back}: {found:.2} of {least}");
         };
         for back in ["--page", "--surface", "--track"] {
             for text in ["--ink", "--soft", "--accent", "--bad"] {

@@ -13,21 +13,16 @@ fn members(members: &Ordered<Value>) -> Markup {
 }
 
 pub fn numpy(numpy: &Numpy) -> Markup {
-    let clean = |text: &String| html! { (text::clean(text)) };
-    let version = numpy
-        .version
-        .as_ref()
-        .map(|version| ("NumPy", clean(version)));
-    let mut rows: Vec<_> = version.into_iter().collect();
-    rows.push(("array data from", clean(&numpy.allocator)));
-    rows.extend(numpy.align.map(|align| ("aligned to", bytes(align))));
-    rows.extend(
-        numpy
-            .huge_pages
-            .as_ref()
-            .map(|pages| ("huge pages", clean(pages))),
-    );
-    rows.extend(numpy.numa_node.map(|node| ("memory node", count(node))));
+    let text = |name, text: &String| (name, html! { (text::clean(text)) });
+    let known = |name, known: &Option<String>| Some(text(name, known.as_ref()?));
+    let rows = [
+        known("NumPy", &numpy.version),
+        Some(text("array data from", &numpy.allocator)),
+        numpy.align.map(|align| ("aligned to", bytes(align))),
+        known("huge pages", &numpy.huge_pages),
+        numpy.numa_node.map(|node| ("memory node", count(node))),
+    ];
+    let rows: Vec<_> = rows.into_iter().flatten().collect();
     html! {
         (facts(&rows))
         @if let Some(pool) = &numpy.pool { h3 { "Pool" } (members(pool)) }

@@ -52,7 +52,8 @@ pub fn page(
         }
     });
     let at_peak = report.at_peak.as_ref().map(peak::section);
-    let at_resident_peak = report.at_resident_peak.as_ref().map(peak::resident_section);
+    let highest = report.at_resident_peak.as_ref().map(peak::resident_section);
+    let details = Some(summary::details(report));
     let classes = report.size_classes.as_ref().map(classes::section);
     let numpy = report.numpy.as_ref().map(heaps::numpy);
     let region = report.region.as_ref().map(heaps::region);
@@ -67,22 +68,14 @@ pub fn page(
         ("refusal", "Caps and refusals", caps),
         ("balance", "Balance sheet", balance),
         ("peak", "At the peak", at_peak),
-        (
-            "resident-peak",
-            "At the highest resident size",
-            at_resident_peak,
-        ),
+        ("resident-peak", "At the highest resident size", highest),
         ("sizes", "Blocks by size", classes),
         ("leaks", "Leaks", leaks),
         ("numpy", "NumPy", numpy),
         ("region", "Bounded heap", region),
         ("guards", "Guard pages", guards),
         ("faults", "Forced failures", faults),
-        (
-            "details",
-            "Host and process",
-            Some(summary::details(report)),
-        ),
+        ("details", "Host and process", details),
         ("json", "The report itself", Some(raw(json)?)),
     ];
     let sections = sections.into_iter();
@@ -91,10 +84,8 @@ pub fn page(
         .collect();
     let mut scripts = vec![SCRIPT];
     scripts.extend(stacks.as_ref().map(|_| lines::SCRIPT));
-    let digests: Vec<String> = scripts
-        .iter()
-        .map(|text| format!("'sha256-{}'", digest(text)))
-        .collect();
+    let digests = scripts.iter().map(|text| digest(text));
+    let digests: Vec<String> = digests.map(|it| format!("'sha256-{it}'")).collect();
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(STYLE),

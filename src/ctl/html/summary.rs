@@ -17,13 +17,8 @@ pub fn title(report: &Report) -> String {
 
 /// The command line, quoted as a shell would want it.
 pub fn command(report: &Report) -> String {
-    let words: Vec<String> = report
-        .process
-        .argv
-        .iter()
-        .map(|argument| text::word(argument))
-        .collect();
-    words.join(" ")
+    let words = report.process.argv.iter().map(|word| text::word(word));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Characters of a command line that are shown at once.

@@ -7,9 +7,10 @@ mod verdict;
 mod watch;
 
 use crate::failure::{Failure, print};
-use crate::find::{self, Name};
+use crate::find;
 use clap::Args;
 use pyhost_os::duration;
+use pyhost_record::metrics::Pid;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub struct LeaksOptions {
     /// A process id of a host with --live that takes samples; NAMESPACE:PID if processes of several pid namespaces
     /// have it
     #[arg(value_name = "PID")]
-    pub pid: Name,
+    pub pid: Pid,
 }
 
 /// Exit status if a line rises, and if the process was watched for too short a time to tell: as of `sweep`.

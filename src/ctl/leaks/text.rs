@@ -57,29 +57,17 @@ pub fn text(watched: &Watched, verdict: &Verdict) -> String {
 fn rows(text: &mut String, watched: &Watched, lines: &[Rising]) {
     *text += "     growth     \u{b1} error     an hour        live     age  account  line\n";
     for line in lines {
-        let [growth, error, hourly, live] = [
-            line.growth,
-            line.error,
-            an_hour(line.growth, watched.span),
-            line.live,
-        ]
-        .map(bytes);
-        let _ = write!(
+        let hourly = an_hour(line.growth, watched.span);
+        let [growth, error, hourly, live] = [line.growth, line.error, hourly, line.live].map(bytes);
+        let (age, account) = (line.age, line.account.name());
+        let place = line.line.map_or(NO_CALLS[0].to_owned(), |call| {
+            format!("{}:{} in {}", call.file, call.line, call.function)
+        });
+        let _ = writeln!(
             text,
-            "{growth:>11}{error:>12}{hourly:>12}{live:>12}{:>8}  {:<9}",
-            line.age,
-            line.account.name()
+            "{growth:>11}{error:>12}{hourly:>12}{live:>12}{age:>8}  {account:<9}{}",
+            plain(&place)
         );
-        let _ = match line.line {
-            Some(call) => writeln!(
-                text,
-                "{}:{} in {}",
-                plain(call.file),
-                call.line,
-                plain(call.function)
-            ),
-            None => writeln!(text, "{}", NO_CALLS[0]),
-        };
     }
 }
 

@@ -303,18 +303,12 @@ mod tests {
         const RUNS: u64 = 60;
         for seed in 1..=RUNS {
             let watched = service(&SERVICE, 20_000, seed);
-            let found: Vec<u32> = judge(&watched)
-                .rising
-                .iter()
-                .map(|line| line.line.unwrap().line)
-                .collect();
+            let rising = judge(&watched).rising;
+            let found = rising.iter().map(|line| line.line.unwrap().line);
+            let found: Vec<u32> = found.collect();
             missed.extend((1..=3).filter(|line| !found.contains(line)));
-            wrong.extend(
-                found
-                    .into_iter()
-                    .filter(|line| *line > 3)
-                    .map(|line| (seed, line)),
-            );
+            let others = found.into_iter().filter(|line| *line > 3);
+            wrong.extend(others.map(|line| (seed, line)));
         }
         assert!(missed.len() as u64 <= RUNS * 3 / 20, "missed {missed:?}");
         assert!(wrong.len() as u64 <= RUNS / 20, "wrong {wrong:?}");
@@ -386,11 +380,8 @@ mod tests {
         let waves: Vec<i64> = (0..64).map(|look| 500 * (look % 22)).collect();
         assert_eq!(growth_of(&waves, 100, 0), None);
         // Blocks that come and go between the looks do not hide it.
-        let busy: Vec<i64> = line
-            .iter()
-            .zip(0..)
-            .map(|(bytes, look)| bytes + 90_000 * (look % 2))
-            .collect();
+        let busy = (0..64).map(|look| 500 * look + 90_000 * (look % 2));
+        let busy: Vec<i64> = busy.collect();
         assert_eq!(growth_of(&busy, 1000, 0), Some(30_000));
         assert_eq!(growth_of(&line[..PARTS - 1], 1, 0), None);
         assert_eq!(growth_of(&[5; 64], 0, 0), None);

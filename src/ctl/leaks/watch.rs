@@ -2,11 +2,12 @@
 
 use crate::document::Document;
 use crate::failure::Failure;
-use crate::find::{Name, runs_no_more};
+use crate::find::runs_no_more;
 use crate::lines::{no_samples as no_samples_of, unwritten};
 use pyhost_os::clock;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
+use pyhost_record::metrics::Pid;
 use pyhost_sampler::{Samples, Sum, View};
 use std::path::Path;
 use std::thread::sleep;
@@ -65,7 +66,7 @@ fn alive(path: &Path) -> Option<Box<Record>> {
 }
 
 /// Watches the process of the file `path`.
-pub fn watch(path: &Path, name: &Name, span: Duration) -> Result<Watched, Failure> {
+pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure> {
     let Document::Record(record, true, _) = Document::read(path)? else {
         return Err(runs_no_more(name));
     };

@@ -12,7 +12,6 @@ pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
 use crate::failure::{Failure, print};
-use crate::find::Name;
 use crate::input;
 use crate::stacks::{Stacks, View};
 use clap::Args;
@@ -20,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 use pyhost_ledger::REPORTED;
 use pyhost_ledger::header::Header;
 use pyhost_record::lines::unwritten_samples;
+use pyhost_record::metrics::Pid;
 use std::path::Path;
 use switch::interval;
 
@@ -62,7 +62,7 @@ pub struct LinesOptions {
 }
 
 /// That the samples of a process cannot be read, and why; None if nothing is known to keep it from writing them.
-pub fn unwritten(name: &Name, header: &Header) -> Option<String> {
+pub fn unwritten(name: &Pid, header: &Header) -> Option<String> {
     let why = unwritten_samples(header)?;
     Some(format!(
         "the samples of process {name} cannot be read: {why}"
@@ -70,7 +70,7 @@ pub fn unwritten(name: &Name, header: &Header) -> Option<String> {
 }
 
 /// That a process takes no samples, and what to do.
-pub fn no_samples(name: &Name) -> Failure {
+pub fn no_samples(name: &Pid) -> Failure {
     Failure(format!(
         "process {name} takes no samples; expected one of `pyhost --lines`, or after `pyhostctl lines --start {name}`"
     ))
@@ -84,7 +84,7 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     if let (None, None, Ok(name)) = (
         &input.report.lines,
         &input.report.lines_missing,
-        options.what.parse::<Name>(),
+        options.what.parse::<Pid>(),
     ) {
         return Err(no_samples(&name));
     }

@@ -320,9 +320,6 @@ fn accounts_of<'a>(sites: &[&'a Site], view: View) -> Vec<&'a str> {
     let largest = accounts.first().map_or(0, |(_, bytes)| *bytes);
     let all: i64 = accounts.iter().map(|(_, bytes)| *bytes).sum();
     let counts = |(_, bytes): &(&str, i64)| *bytes == largest || *bytes > 0 && *bytes >= all / 10;
-    accounts
-        .into_iter()
-        .filter(counts)
-        .map(|(name, _)| name)
-        .collect()
+    let accounts = accounts.into_iter().filter(counts);
+    accounts.map(|(name, _)| name).collect()
 }

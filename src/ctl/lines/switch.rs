@@ -6,6 +6,7 @@ use crate::find;
 use pyhost_os::bytes::{self, Bytes, Expected};
 use pyhost_record::Record;
 use pyhost_record::lines::{Answer, ask, unwritten_samples};
+use pyhost_record::metrics::Pid;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub fn interval(text: &str) -> Result<u64, Expected> {
 
 /// Begins the samples of `what` with an interval, or ends them.
 pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failure> {
-    let name = what.parse::<find::Name>();
+    let name = what.parse::<Pid>();
     let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
     let path = find::of_process(&name, directory)?;
     if !Document::read(&path)?.is_running() {

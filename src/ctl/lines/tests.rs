@@ -112,10 +112,8 @@ fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(json["rows"][0]["package"], "pandas");
     assert_eq!(json["rows"][0]["error_bytes"], 350);
-    assert_eq!(
-        json["more"],
-        json!({"rows": 3, "bytes": 2200, "error_bytes": 420, "blocks": 4})
-    );
+    let more = json!({"rows": 3, "bytes": 2200, "error_bytes": 420, "blocks": 4});
+    assert_eq!(json["more"], more);
 }
 
 #[test]
@@ -163,18 +161,14 @@ fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
     let report = Report::of_json(&sample_value().to_string()).unwrap();
     let stacks = Stacks::by_thread(&report).unwrap();
     let rows = |view, by| rows_of(&stacks, view, by, None);
-    assert_eq!(
-        rows(View::Live, By::Thread),
-        ["main 200 192", "work er 100 192"]
-    );
+    let threads = ["main 200 192", "work er 100 192"];
+    assert_eq!(rows(View::Live, By::Thread), threads);
     // The rows of other views have no thread.
     let unknown = ["thread that the report does not name 200 192"];
     assert_eq!(rows(View::Grown, By::Thread), unknown);
     let rest = "no object, or of a type that is not listed 20 192";
-    assert_eq!(
-        rows(View::Live, By::Type),
-        ["list 250 192", "dict 30 192", rest]
-    );
+    let types = ["list 250 192", "dict 30 192", rest];
+    assert_eq!(rows(View::Live, By::Type), types);
 }
 
 #[test]

@@ -10,11 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The metrics of these hosts and of the machine, as text.
 pub fn metrics_of(found: &Found, form: Form) -> String {
-    let texts: Vec<(String, [String; 6])> = found
-        .hosts
-        .iter()
-        .map(|host| texts(host.record.header()))
-        .collect();
+    let hosts = found.hosts.iter();
+    let texts: Vec<_> = hosts.map(|host| texts(host.record.header())).collect();
     let namespace = directory::pid_namespace();
     let hosts = found.hosts.iter().zip(&texts);
     let mut processes: Vec<Process<'_>> = hosts

@@ -29,11 +29,9 @@ impl Names {
         let machine = (!is_loopback).then(machine_name).flatten();
         let given = allowed.iter().map(String::as_str);
         let names = given.clone().chain([listen]).map(str::to_owned);
+        let names = names.chain(machine);
         Names {
-            names: names
-                .chain(machine)
-                .map(|name| plain(&name).to_ascii_lowercase())
-                .collect(),
+            names: names.map(|it| plain(&it).to_ascii_lowercase()).collect(),
             takes_addresses: !is_loopback,
             takes_all: given.into_iter().any(|name| name == ALL),
         }

@@ -149,22 +149,17 @@ mod tests {
         let prometheus = format!(
             "{open};version=1.0.0,{open};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
         );
+        let half = "text/plain;q=0.5".to_owned();
         for (accept, expected) in [
             (vec![], false),
             (vec!["*/*".to_owned()], false),
             (vec!["text/plain".to_owned()], false),
             (vec![open.to_owned()], true),
-            (
-                vec![format!("{}; version=1.0.0", open.to_uppercase())],
-                true,
-            ),
+            (vec![format!("{}; version=1", open.to_uppercase())], true),
             (vec![format!("{open};version=1.0.0;q=0")], false),
             (vec![format!("{open};q=0.4,text/plain;q=0.5")], false),
             (vec![prometheus], true),
-            (
-                vec!["text/plain;q=0.5".to_owned(), format!("{open};q=0.5")],
-                true,
-            ),
+            (vec![half, format!("{open};q=0.5")], true),
             (vec![format!("{open};q=much")], false),
         ] {
             let found = prefers_openmetrics(accept.iter().map(String::as_str));

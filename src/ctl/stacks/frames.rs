@@ -133,8 +133,7 @@ impl Amount {
         Amount {
             bytes: self.bytes.saturating_abs(),
             blocks: self.blocks.saturating_abs(),
-            square: self.square,
-            age: self.age,
+            ..self
         }
     }
 

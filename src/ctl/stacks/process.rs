@@ -153,13 +153,8 @@ mod tests {
         let mut samples = Samples::new(1, 99);
         let count = 1200;
         for number in 0..count {
-            add(
-                &mut samples,
-                16 + 16 * number,
-                10_000 - number,
-                number as u32 + 1,
-                1000,
-            );
+            let (address, line) = (16 + 16 * number, number as u32 + 1);
+            add(&mut samples, address, 10_000 - number, line, 1000);
         }
         samples.remove(16);
         let stacks = Stacks::of_samples("job.py", &samples).unwrap();
@@ -173,11 +168,8 @@ mod tests {
         assert_eq!(calls, MOST_CALLS);
         // The stack that has no live bytes any more comes last.
         assert_eq!(rest[0].amount(View::Allocated).blocks, 200);
-        let least = listed
-            .iter()
-            .map(|site| site.amount(View::Live).bytes)
-            .min();
-        assert_eq!(least, Some(9000));
+        let live = listed.iter().map(|site| site.amount(View::Live).bytes);
+        assert_eq!(live.min(), Some(9000));
     }
 
     #[test]
@@ -204,14 +196,8 @@ mod tests {
             .collect();
         found.sort();
         let line = |line: u32| format!("work (/job.py:{line})");
-        assert_eq!(
-            found,
-            [
-                (line(1), -100, -1, 0),
-                (line(2), 50, 1, 50),
-                (line(4), 70, 1, 70)
-            ]
-        );
+        let [first, second] = [(line(1), -100, -1, 0), (line(2), 50, 1, 50)];
+        assert_eq!(found, [first, second, (line(4), 70, 1, 70)]);
         assert_eq!(change.samples, 3);
     }
 }

@@ -71,11 +71,8 @@ impl Rule {
 
     /// The requests that are swept, in words: `mem above 64.0 KiB`.
     pub fn subject(&self) -> String {
-        let mut text = self
-            .accounts
-            .as_deref()
-            .unwrap_or("all accounts")
-            .to_owned();
+        let accounts = self.accounts.as_deref();
+        let mut text = accounts.unwrap_or("all accounts").to_owned();
         if let Some(above) = self.above {
             text += &format!(" above {}", Bytes(above));
         }
@@ -179,11 +176,8 @@ mod tests {
                 .take_while(|&number| number <= requests)
                 .count();
             let passing = range.numbers().nth(failing).is_some();
-            assert_eq!(
-                (failing + usize::from(passing)) as u64,
-                runs,
-                "{text} {requests}"
-            );
+            let made = (failing + usize::from(passing)) as u64;
+            assert_eq!(made, runs, "{text} {requests}");
         }
     }
 
@@ -229,11 +223,8 @@ mod tests {
             "3",                       // cut
             "",
         ];
-        let injected: Vec<String> = others
-            .into_iter()
-            .chain([sweeps])
-            .map(str::to_owned)
-            .collect();
+        let injected = others.into_iter().chain([sweeps]);
+        let injected: Vec<String> = injected.map(str::to_owned).collect();
         assert_eq!(rule.line_of(3, &injected), Some(sweeps));
         assert_eq!(rule.line_of(3, &injected[..others.len()]), None);
         let all = Rule::default();

@@ -8,8 +8,8 @@ use super::run::Run;
 use crate::failure::Failure;
 use pyhost_os::file;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -163,14 +163,9 @@ pub fn command(options: &SweepOptions, host: &Path) -> Value {
     let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value)));
     let variables =
         variables.filter(|(name, _)| name.starts_with("PYHOST") || name.starts_with("PYTHON"));
-    let mut variables: Vec<(String, String)> = variables.collect();
-    variables.sort();
-    let variables: Map<String, Value> = variables
-        .into_iter()
-        .map(|(name, value)| (name, value.into()))
-        .collect();
+    let variables: BTreeMap<String, String> = variables.collect();
     let program: Vec<String> = options.program.iter().map(|word| text(word)).collect();
-    let mut command = json!({
+    json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),
         "program": program,
@@ -178,9 +173,8 @@ pub fn command(options: &SweepOptions, host: &Path) -> Value {
         "host": host.to_string_lossy(),
         "timeout": options.timeout,
         "variables": variables,
-    });
-    command["rule"] = json!(options.rule);
-    command
+        "rule": options.rule,
+    })
 }
 
 #[cfg(test)]

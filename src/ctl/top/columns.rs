@@ -16,6 +16,34 @@ pub struct Column<T: ?Sized> {
     pub cell: fn(&T) -> Span<'static>,
 }
 
+/// A column whose cells end at the right.
+pub const fn right<T: ?Sized>(
+    title: &'static str,
+    width: u16,
+    rank: u8,
+    cell: fn(&T) -> Span<'static>,
+) -> Column<T> {
+    Column {
+        title,
+        width,
+        left: false,
+        rank,
+        cell,
+    }
+}
+
+/// A column whose cells begin at the left. It is never left out.
+pub const fn left<T: ?Sized>(
+    title: &'static str,
+    width: u16,
+    cell: fn(&T) -> Span<'static>,
+) -> Column<T> {
+    Column {
+        left: true,
+        ..right(title, width, 0, cell)
+    }
+}
+
 /// Letters between two columns.
 const GAP: u16 = 1;
 /// The width of the longest command line: 83 letters, each at most two cells wide.
@@ -72,11 +100,8 @@ pub fn table<'a, T: ?Sized + 'a>(
         })
     };
     let titles = columns.iter().map(|column| {
-        let sign = if sorted == Some(column.title) {
-            "*"
-        } else {
-            ""
-        };
+        let is_sorted = sorted == Some(column.title);
+        let sign = if is_sorted { "*" } else { "" };
         aligned(column, format!("{}{sign}", column.title).into())
     });
     let titles = Row::new(titles.collect::<Vec<_>>()).style(TITLE);
@@ -118,10 +143,8 @@ impl ViewPart {
                     .collect()
             }
         };
-        lines
-            .iter()
-            .map(|line| format!("{}\n", line.trim_end()))
-            .collect()
+        let lines = lines.iter().map(|line| line.trim_end());
+        lines.flat_map(|line| [line, "\n"]).collect()
     }
 }
 
@@ -153,40 +176,28 @@ impl Widget for ViewPart {
 mod tests {
     use super::*;
 
-    fn column(title: &'static str, rank: u8, left: bool) -> Column<str> {
-        let (width, cell) = (5, |row: &str| Span::raw(row.to_owned()));
-        Column {
-            title,
-            width,
-            left,
-            rank,
-            cell,
-        }
+    fn cell(row: &str) -> Span<'static> {
+        row.to_owned().into()
     }
 
     #[test]
     fn the_least_wanted_columns_are_left_out() {
-        let columns = [
-            column("A", 0, false),
-            column("B", 2, false),
-            column("C", 1, false),
-        ];
+        let columns = [("A", 0), ("B", 2), ("C", 1)];
+        let columns = columns.map(|(title, rank)| right(title, 5, rank, cell));
         let text_at = |width| table(&columns, ["x"], Some("C"), width).text();
         assert_eq!(text_at(17), "    A     B    C*\n    x     x     x\n");
         assert_eq!(text_at(16), "    A    C*\n    x     x\n");
         assert_eq!(text_at(10), "    A\n    x\n");
         assert_eq!(text_at(5), "    A\n    x\n");
         assert_eq!(text_at(3), "  A\n  x\n");
-        let columns = [column("A", 0, false), column("B", 0, false)];
-        assert_eq!(
-            table(&columns, ["12345"], None, 10).text(),
-            "    A\n12345\n"
-        );
+        let columns = ["A", "B"].map(|title| right(title, 5, 0, cell));
+        let text = table(&columns, ["12345"], None, 10).text();
+        assert_eq!(text, "    A\n12345\n");
     }
 
     #[test]
     fn the_last_column_takes_the_rest_and_wide_letters_two_cells() {
-        let columns = [column("A", 0, false), column("B", 0, true)];
+        let columns = [right("A", 5, 0, cell), left("B", 5, cell)];
         let text = table(&columns, ["\u{65e5}\u{672c}"], None, 16).text();
         assert_eq!(text, "    A B\n \u{65e5}\u{672c} \u{65e5}\u{672c}\n");
     }

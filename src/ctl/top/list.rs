@@ -3,10 +3,11 @@
 use super::sample::SampledHost;
 use super::tables::clock;
 use crate::failure::{Failure, print};
-use crate::find::{self, Name};
+use crate::find;
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::clock;
+use pyhost_record::metrics::Pid;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         .map(|(columns, _)| usize::from(columns));
     let hosts = find::running(directory)?.hosts;
     let names = find::names(&hosts);
-    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+    let names: Vec<String> = names.iter().map(Pid::to_string).collect();
     let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
     let mut text = format!(
         "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
@@ -28,7 +29,7 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     for (host, name) in hosts.into_iter().zip(names) {
         let host = SampledHost::at_once(host);
         let header = host.record.header();
-        let figures = host.figures(Scope::Total);
+        let figures = host.total();
         let shown = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |it| Bytes(it).to_string());
         let mut cap = shown(host.cap(Scope::Total).map(|used| used.cap));
         // One that follows a limit is of the moment when the host looked last.

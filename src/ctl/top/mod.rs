@@ -16,11 +16,12 @@ mod tables;
 pub mod tests;
 
 use crate::failure::{Failure, print};
-use crate::find::Name;
 use clap::Args;
 use columns::ViewPart;
 use keys::{Keys, Wake};
 use pyhost_os::duration;
+use pyhost_record::metrics::Pid;
+use ratatui::Frame;
 use sample::Sampler;
 use screen::Screen;
 use state::{Step, View};
@@ -58,7 +59,7 @@ pub struct TopOptions {
 
     /// The host to watch, to its end; without it, all of them
     #[arg(value_name = "PID")]
-    pub pid: Option<Name>,
+    pub pid: Option<Pid>,
 }
 
 /// Watches until the user or a signal ends it.
@@ -89,7 +90,7 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
         std::thread::sleep(options.interval.unwrap_or(INTERVAL));
         moment = sampler.look()?;
     }
-    let mut state = View::new(options.pid.map(|name| name.pid));
+    let mut state = View::new(options.pid.map(|name| name.id));
     state.take(moment);
     let parts = match options.pid {
         None => vec![tables::hosts(&state, u16::MAX)],
@@ -106,7 +107,7 @@ fn watch(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
-    let mut state = View::new(options.pid.map(|name| name.pid));
+    let mut state = View::new(options.pid.map(|name| name.id));
     let interval = options.interval.unwrap_or(INTERVAL);
     let place = format!("every {}  {}", shown(interval), directory.display());
     let mut next = Instant::now();
@@ -115,13 +116,10 @@ fn watch(
             state.take(sampler.look()?);
             next = Instant::now() + interval;
         }
-        screen
-            .terminal
-            .draw(|frame| draw::draw(frame, &mut state, &place))
-            .map_err(cannot)?;
-        let time = state
-            .looks()
-            .then(|| next.saturating_duration_since(Instant::now()));
+        let draw = |frame: &mut Frame<'_>| draw::draw(frame, &mut state, &place);
+        screen.terminal.draw(draw).map_err(cannot)?;
+        let left = || next.saturating_duration_since(Instant::now());
+        let time = state.looks().then(left);
         match keys.wait(time).map_err(cannot)? {
             Wake::Look => {}
             Wake::Continued => screen.again().map_err(cannot)?,

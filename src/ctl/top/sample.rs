@@ -4,12 +4,13 @@
 //! again starts without rates; so does a program that replaces another by `exec`.
 
 use crate::failure::Failure;
-use crate::find::{self, Name};
+use crate::find;
 use crate::process::Usage;
 use pyhost_ledger::header::ProcessState;
 use pyhost_ledger::{AccountFigures, Scope, Snapshot};
 use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
+use pyhost_record::metrics::Pid;
 use pyhost_record::{Record, SIZE};
 use std::collections::HashMap;
 use std::fs::File;
@@ -82,6 +83,11 @@ impl SampledHost {
         figures(&self.record.snapshot, scope)
     }
 
+    /// The figures of all accounts.
+    pub fn total(&self) -> AccountFigures {
+        self.figures(Scope::Total)
+    }
+
     pub fn rates(&self, scope: Scope) -> Option<Rates> {
         let since = self.since?;
         let (now, before) = (self.figures(scope), figures(&since.snapshot, scope));
@@ -148,7 +154,7 @@ pub struct Moment {
 
 impl Sampler {
     /// Of all hosts of a directory, or of the one that is named.
-    pub fn new(directory: &Path, pid: Option<&Name>) -> Result<Self, Failure> {
+    pub fn new(directory: &Path, pid: Option<&Pid>) -> Result<Self, Failure> {
         let missing = |pid| match find::of_process(pid, directory) {
             Ok(_) => Failure(format!(
                 "process {pid} runs no more; expected a host that runs, or `pyhostctl report --text {pid}`"
@@ -204,13 +210,13 @@ impl Sampler {
 
 impl Watched {
     /// The file of a process that runs; None if no host of that name does.
-    fn open(name: &Name, directory: &Path) -> Result<Option<Self>, Failure> {
+    fn open(name: &Pid, directory: &Path) -> Result<Option<Self>, Failure> {
         let here = Here::find();
         let entries = directory::entries(directory).unwrap_or_default();
         let alive = entries
             .into_iter()
             .filter(|entry| name.fits(&entry.identity) && entry.is_alive(&here));
-        let Some(entry) = name.choose(alive.collect(), directory)? else {
+        let Some(entry) = find::choose(name.id, alive.collect(), directory)? else {
             return Ok(None);
         };
         let file = match pyhost_record::open(&entry.path) {
@@ -239,7 +245,7 @@ impl Watched {
     fn look(&mut self, directory: &Path) -> Result<(Record, Option<String>), Failure> {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
-        let name = Name::of(&self.entry.identity);
+        let name = Pid::of(&self.entry.identity);
         let state = record.header().state().0;
         if state == ProcessState::Running && runs {
             return Ok((record, None));

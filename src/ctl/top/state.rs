@@ -8,28 +8,20 @@ use ratatui::widgets::TableState;
 use std::cmp::Ordering;
 
 /// The title of a column that the hosts can be sorted by, and its value; an unknown value is the least.
-type Sort = (&'static str, fn(&SampledHost) -> f64);
+type Sort = (&'static str, fn(&SampledHost) -> Option<f64>);
 
 const SORTS: [Sort; 9] = [
-    ("LIVE", |host| host.record.snapshot.total_live_bytes as f64),
-    ("PEAK", |host| host.record.snapshot.total_peak_bytes as f64),
-    ("RESIDENT", |host| {
-        host.resident.map_or(-1.0, |bytes| bytes as f64)
-    }),
-    ("USED", |host| {
-        host.fullest().map_or(-1.0, |used| used.percent() as f64)
-    }),
+    ("LIVE", |host| Some(host.total().live_bytes as f64)),
+    ("PEAK", |host| Some(host.total().peak_bytes as f64)),
+    ("RESIDENT", |host| Some(host.resident? as f64)),
+    ("USED", |host| Some(host.fullest()?.percent() as f64)),
     ("ALLOC/S", |host| {
-        host.rates(Scope::Total)
-            .map_or(-1.0, |rates| rates.allocations)
+        Some(host.rates(Scope::Total)?.allocations)
     }),
-    ("GROWTH/S", |host| {
-        host.rates(Scope::Total)
-            .map_or(f64::MIN, |rates| rates.growth)
-    }),
-    ("REFUSED", |host| host.record.snapshot.refused() as f64),
-    ("TIME", |host| host.seconds as f64),
-    ("PID", |host| host.identity.pid.into()),
+    ("GROWTH/S", |host| Some(host.rates(Scope::Total)?.growth)),
+    ("REFUSED", |host| Some(host.total().refused as f64)),
+    ("TIME", |host| Some(host.seconds as f64)),
+    ("PID", |host| Some(host.identity.pid.into())),
 ];
 
 /// The effect of a key on the program.
@@ -96,7 +88,8 @@ impl View {
     fn order(&mut self) {
         let ((_, value), rising) = (SORTS[self.sort], self.rising);
         self.hosts.sort_by(|a, b| {
-            let order = value(a).total_cmp(&value(b));
+            let [one, other] = [a, b].map(|host| value(host).unwrap_or(f64::MIN));
+            let order = one.total_cmp(&other);
             let order = if rising { order } else { order.reverse() };
             order.then_with(|| -> Ordering { a.identity.pid.cmp(&b.identity.pid) })
         });

@@ -3,7 +3,7 @@
 //! Texts of the hosts are made plain here, so that no name that a script gives itself steers the
 //! terminal.
 
-use super::columns::{Column, TITLE, ViewPart, table};
+use super::columns::{Column, TITLE, ViewPart, left, right, table};
 use super::sample::{Rates, SampledHost, Use};
 use super::state::View;
 use crate::summary::signed;
@@ -23,12 +23,8 @@ const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const HOSTS: &[Column<SampledHost>] = &[
     right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
     right("TIME", 9, 8, |host| clock(host.seconds).into()),
-    right("LIVE", 11, 0, |host| {
-        bytes(host.record.snapshot.total_live_bytes)
-    }),
-    right("PEAK", 11, 5, |host| {
-        bytes(host.record.snapshot.total_peak_bytes)
-    }),
+    right("LIVE", 11, 0, |host| bytes(host.total().live_bytes)),
+    right("PEAK", 11, 5, |host| bytes(host.total().peak_bytes)),
     right("RESIDENT", 11, 4, |host| maybe(host.resident)),
     right("CAP", 11, 7, |host| {
         maybe(host.cap(Scope::Total).map(|used| used.cap))
@@ -38,16 +34,8 @@ const HOSTS: &[Column<SampledHost>] = &[
         allocations(host.rates(Scope::Total))
     }),
     right("GROWTH/S", 12, 2, |host| growth(host.rates(Scope::Total))),
-    right("REFUSED", 8, 9, |host| {
-        count(host.record.snapshot.refused())
-    }),
-    Column {
-        title: "COMMAND",
-        width: 14,
-        left: true,
-        rank: 0,
-        cell: |host| host.record.header().command().into(),
-    },
+    right("REFUSED", 8, 9, |host| count(host.total().refused)),
+    left("COMMAND", 14, |host| host.record.header().command().into()),
 ];
 
 /// A row of a host's accounts: one of them, or their total.
@@ -78,13 +66,7 @@ impl AccountRow {
 }
 
 const ACCOUNTS: &[Column<AccountRow>] = &[
-    Column {
-        title: "ACCOUNT",
-        width: 8,
-        left: true,
-        rank: 0,
-        cell: |row| row.scope.name().into(),
-    },
+    left("ACCOUNT", 8, |row| row.scope.name().into()),
     right("LIVE", 11, 0, |row| bytes(row.figures.live_bytes)),
     right("PEAK", 11, 2, |row| bytes(row.figures.peak_bytes)),
     right("BLOCKS", 10, 5, |row| {
@@ -101,22 +83,6 @@ const ACCOUNTS: &[Column<AccountRow>] = &[
         row.of_account(row.figures.failed, count)
     }),
 ];
-
-const fn right<T>(
-    title: &'static str,
-    width: u16,
-    rank: u8,
-    cell: fn(&T) -> Span<'static>,
-) -> Column<T> {
-    let left = false;
-    Column {
-        title,
-        width,
-        left,
-        rank,
-        cell,
-    }
-}
 
 fn nothing() -> Span<'static> {
     "-".into()

@@ -46,11 +46,8 @@ pub fn draw(record: Record, alive: bool, width: u16) {
         Some(_) => tables::watched(&state, u16::MAX),
     };
     let text: String = parts.into_iter().map(ViewPart::text).collect();
-    for line in text
-        .lines()
-        .map(str::to_owned)
-        .chain(drawn(&mut state, width, 12))
-    {
+    let lines = text.lines().map(str::to_owned);
+    for line in lines.chain(drawn(&mut state, width, 12)) {
         assert!(!line.contains(char::is_control), "{line:?}");
     }
 }

@@ -90,10 +90,8 @@ fn is_profile(beginning: &[u8]) -> bool {
 
 /// Stacks of `pyhostctl convert --to collapsed`: an account, then a call with its place, or words for none.
 fn is_collapsed(beginning: &[u8]) -> bool {
-    let line = beginning
-        .split(|&byte| byte == b'\n')
-        .next()
-        .unwrap_or_default();
+    let mut lines = beginning.split(|&byte| byte == b'\n');
+    let line = lines.next().unwrap_or_default();
     let mut frames = line.splitn(3, |&byte| byte == b';');
     let account = frames.next().unwrap_or_default();
     let mut names = Account::ALL.iter().map(|account| account.name());
@@ -133,10 +131,8 @@ mod tests {
             "pyhcard1",
             "4711 20000 obj 64 script.py:3 in f\n",
         ] {
-            assert!(
-                is_ours(run.as_bytes()) && !is_result(run.as_bytes()),
-                "{run}"
-            );
+            let run = run.as_bytes();
+            assert!(is_ours(run) && !is_result(run), "{run:?}");
         }
         for result in [
             "<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">",
@@ -147,10 +143,8 @@ mod tests {
             "raw;outside of Python code 400\n",
             "raw;stacks that the report leaves out 4\n",
         ] {
-            assert!(
-                is_ours(result.as_bytes()) && is_result(result.as_bytes()),
-                "{result}"
-            );
+            let result = result.as_bytes();
+            assert!(is_ours(result) && is_result(result), "{result:?}");
         }
         for other in [
             "",

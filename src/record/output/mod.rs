@@ -69,35 +69,28 @@ impl OutputError {
 
 impl Display for OutputError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OutputError::Foreign => out.write_str(
-                "exists, and pyhost did not write it; expected a new file, an empty one, or one \
-                 that pyhost wrote",
-            ),
-            OutputError::OfRun => out.write_str(
-                "has what a run wrote, which is not replaced; expected a new file, or an earlier \
-                 result of pyhostctl",
-            ),
-            OutputError::Unreadable(error) => write!(
-                out,
-                "exists and cannot be read ({error}), so it may be another program's; expected a \
-                 new file"
-            ),
-            OutputError::Directory => out.write_str("is a directory; expected a file"),
-            OutputError::Other => out
-                .write_str("is a block device or a socket; expected a file, a FIFO or a terminal"),
-            OutputError::Closed => {
-                out.write_str("is no open descriptor; expected one that the caller opened")
+        let words = match self {
+            OutputError::Foreign => {
+                "exists, and pyhost did not write it; expected a new file, an empty one, or one that pyhost wrote"
             }
-            OutputError::NotMapped => {
-                out.write_str("cannot be mapped into memory; expected a regular file")
+            OutputError::OfRun => {
+                "has what a run wrote, which is not replaced; expected a new file, or an earlier result of pyhostctl"
             }
-            OutputError::NoDirectory => {
-                out.write_str("is in no directory; expected a file in one that exists")
+            OutputError::Unreadable(error) => {
+                write!(out, "exists and cannot be read ({error}), ")?;
+                "so it may be another program's; expected a new file"
             }
-            OutputError::TooLong => out.write_str("is too long; expected a shorter path"),
-            OutputError::System(error) => write!(out, "cannot be written ({error})"),
-        }
+            OutputError::Directory => "is a directory; expected a file",
+            OutputError::Other => {
+                "is a block device or a socket; expected a file, a FIFO or a terminal"
+            }
+            OutputError::Closed => "is no open descriptor; expected one that the caller opened",
+            OutputError::NotMapped => "cannot be mapped into memory; expected a regular file",
+            OutputError::NoDirectory => "is in no directory; expected a file in one that exists",
+            OutputError::TooLong => "is too long; expected a shorter path",
+            OutputError::System(error) => return write!(out, "cannot be written ({error})"),
+        };
+        out.write_str(words)
     }
 }
 

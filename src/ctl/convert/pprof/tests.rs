@@ -27,10 +27,8 @@ fn a_sample_of_each_thread_has_its_name() {
     let of_thread = |name: &str| -> i64 {
         let has_it = |sample: &&Sample| {
             let label = |label: &Label| [text(&profile, label.key), text(&profile, label.str)];
-            sample
-                .label
-                .iter()
-                .any(|one| label(one) == ["thread", name])
+            let mut labels = sample.label.iter().map(label);
+            labels.any(|label| label == ["thread", name])
         };
         let samples = profile.sample.iter().filter(has_it);
         samples.map(|sample| sample.value[3]).sum()
@@ -52,10 +50,8 @@ fn its_types_are_those_of_a_heap_profile() {
             ["inuse_space", "bytes"],
         ]
     );
-    assert_eq!(
-        names(profile.period_type.as_ref().unwrap()),
-        ["space", "bytes"]
-    );
+    let period = names(profile.period_type.as_ref().unwrap());
+    assert_eq!(period, ["space", "bytes"]);
     assert_eq!(text(&profile, profile.default_sample_type), "inuse_space");
     assert_eq!(profile.period, 64);
     assert_eq!(profile.time_nanos, 1_795_266_480_000_000_000);
@@ -92,11 +88,9 @@ fn a_sample_has_its_account_and_its_innermost_call_first() {
     let profile = decoded(View::AtPeak);
     let largest = profile.sample.iter().max_by_key(|sample| sample.value[3]);
     let largest = largest.unwrap();
-    let label = &largest.label[0];
-    assert_eq!(
-        [text(&profile, label.key), text(&profile, label.str)],
-        ["account", "obj"]
-    );
+    let Label { key, str } = largest.label[0];
+    let label = [key, str].map(|index| text(&profile, index));
+    assert_eq!(label, ["account", "obj"]);
     let calls = largest.location_id.iter().map(|id| {
         let location = &profile.location[*id as usize - 1];
         let function = &profile.function[location.line[0].function_id as usize - 1];
@@ -106,10 +100,7 @@ fn a_sample_has_its_account_and_its_innermost_call_first() {
         ];
         (names, location.line[0].line)
     });
-    let calls: Vec<_> = calls.collect();
-    assert_eq!(
-        calls,
-        [(["load", "/job.py"], 3), (["<module>", "/job.py"], 9)]
-    );
+    let expected = [(["load", "/job.py"], 3), (["<module>", "/job.py"], 9)];
+    assert_eq!(calls.collect::<Vec<_>>(), expected);
     assert_eq!(largest.value, [12, 1500, 7, 1000]);
 }

@@ -59,14 +59,10 @@ fn table_of(changes: &LineChanges) -> Markup {
 
 fn row(change: &Change) -> Markup {
     let number = change.bytes();
-    let class = if number > 0 {
-        "number more"
-    } else {
-        "number less"
-    };
+    let direction = if number > 0 { "more" } else { "less" };
     html! {
         tr {
-            td class=(class) { @if number > 0 { "+" } (bytes(number)) }
+            td class={ "number " (direction) } { @if number > 0 { "+" } (bytes(number)) }
             td.number { (bytes(change.error)) }
             td.number.spare { (bytes(change.a)) }
             td.number.spare { (bytes(change.b)) }

@@ -122,11 +122,8 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
             for scope in 0..=accounts.len() {
                 let account = (scope > 0).then(|| accounts[scope - 1][0].as_str().unwrap());
                 let found = rows_of(&tree, view, scope as i64);
-                assert_eq!(
-                    found,
-                    sums_of(&stacks, view, account),
-                    "{view:?} {account:?}"
-                );
+                let expected = sums_of(&stacks, view, account);
+                assert_eq!(found, expected, "{view:?} {account:?}");
             }
         }
     }
@@ -154,10 +151,8 @@ fn stacks_that_shrank_are_left_out_and_threads_of_one_stack_are_summed_first() {
         for depth in 0..=2 {
             assert_eq!(rows[&path[..depth]][side], 300, "{rows:?}");
         }
-        assert!(
-            rows.keys()
-                .all(|path| !path.contains(&"drop /job.py:4".to_owned()))
-        );
+        let dropped = "drop /job.py:4".to_owned();
+        assert!(rows.keys().all(|path| !path.contains(&dropped)));
     }
 }
 
@@ -200,10 +195,8 @@ fn a_comparison_has_the_changes_that_diff_finds() {
     let mut report = before.clone();
     let lines = &mut report["lines"];
     lines["live"][0]["bytes"] = json!(900);
-    lines["live"]
-        .as_array_mut()
-        .unwrap()
-        .push(row("raw", 500, 1, &[call("new", "/job.py", 5)]));
+    let new = row("raw", 500, 1, &[call("new", "/job.py", 5)]);
+    lines["live"].as_array_mut().unwrap().push(new);
     lines["interval_bytes"] = json!(32);
     let (a, b) = (stacks_of(&before).unwrap(), stacks_of(&report).unwrap());
     let tree = tree_of(&report, Some(&before));
@@ -216,16 +209,10 @@ fn a_comparison_has_the_changes_that_diff_finds() {
         let (place, function) = name.split_once(" in ").unwrap();
         let name = format!("{function} {place}");
         // Each line has one stack, so its innermost frame has the sums of the line.
-        let row = rows
-            .iter()
-            .find(|(path, _)| path.last() == Some(&name))
-            .unwrap()
-            .1;
-        assert_eq!(
-            [row[0], row[3], row[4]],
-            [change.b, change.a, change.error],
-            "{name}"
-        );
+        let mut of_line = rows.iter().filter(|(path, _)| path.last() == Some(&name));
+        let row = of_line.next().unwrap().1;
+        let expected = [change.b, change.a, change.error];
+        assert_eq!([row[0], row[3], row[4]], expected, "{name}");
     }
     // A stack that is gone has no width, and its change.
     let back = rows_of(&tree_of(&before, Some(&report)), View::Live, 0);
@@ -255,27 +242,18 @@ fn a_deep_stack_is_one_entry() {
 fn five_views_of_five_hundred_stacks_stay_small() {
     let views = View::ALL.map(|view| {
         let rows = (0..500).map(|number| {
-            let calls = (0..50).map(|depth| {
-                call(
-                    "function",
-                    "/home/me/project/module.py",
-                    (number + 1) * depth,
-                )
-            });
+            let line = |depth| call("function", "/home/me/project/module.py", depth);
+            let calls = (0..50).map(|depth| line((number + 1) * depth));
             row("obj", 1_000_000 + number, 10, &calls.collect::<Vec<_>>())
         });
-        (
-            view.name().to_owned(),
-            Value::from(rows.collect::<Vec<_>>()),
-        )
+        (view.name().to_owned(), Value::from_iter(rows))
     });
     let mut lines = Value::from_iter(views);
     lines["interval_bytes"] = json!(4096);
     let report = with_lines(&lines);
     let length = report.to_string().len();
-    let tree = Tree::new(&stacks_of(&report).unwrap(), None)
-        .to_json()
-        .len();
+    let stacks = stacks_of(&report).unwrap();
+    let tree = Tree::new(&stacks, None).to_json().len();
     assert!(tree < length / 10, "{tree} of {length}");
     let page = page_of(&report, None).unwrap().len();
     assert!(page < length + tree + 200_000, "{page}, {length}, {tree}");
@@ -343,10 +321,8 @@ fn no_mutated_report_harms_the_page() {
             continue;
         };
         let made = page(&report, &text, None, None).unwrap();
-        assert_eq!(
-            made.matches("<script").count(),
-            made.matches("</script>").count()
-        );
+        let tags = |tag: &str| made.matches(tag).count();
+        assert_eq!(tags("<script"), tags("</script>"));
         assert!(!made.contains("NaN"));
         shown += 1;
         let value: Value = serde_json::from_str(&text).unwrap();

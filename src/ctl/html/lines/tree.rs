@@ -178,10 +178,7 @@ impl<'a> Tree<'a> {
         let accounts = self.accounts.iter();
         let written = Written {
             frames: frames.collect(),
-            files: files
-                .iter()
-                .map(|(path, library)| file(path, *library))
-                .collect(),
+            files: files.iter().map(|(path, it)| file(path, *it)).collect(),
             missed_bytes: missed(self.stacks.interval) as i64,
             is_comparison: self.baseline.is_some(),
             accounts: accounts

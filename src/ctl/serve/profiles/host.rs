@@ -1,13 +1,14 @@
 //! The host that a request means.
 
 use crate::failure::Failure;
-use crate::find::{self, FoundHost, Name};
+use crate::find::{self, FoundHost};
 use crate::lines::unwritten;
 use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
 use crate::stacks::Stacks;
 use pyhost_os::clock::{Utc, now};
 use pyhost_record::directory::{Entry, lines_beside};
 use pyhost_record::lines::samples_of;
+use pyhost_record::metrics::Pid;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,12 +17,12 @@ pub struct Sampled {
     host: FoundHost,
     path: PathBuf,
     /// The process as a client may name it.
-    pub name: Name,
+    pub name: Pid,
 }
 
 impl Sampled {
     /// The host of that name that runs; without a name, the only one that has samples.
-    pub fn find(name: Option<&Name>, directory: &Path) -> Result<Self, Response> {
+    pub fn find(name: Option<&Pid>, directory: &Path) -> Result<Self, Response> {
         let hosts = all(directory)?;
         match name {
             Some(name) => Sampled::named(name, hosts, directory),
@@ -29,10 +30,10 @@ impl Sampled {
         }
     }
 
-    fn named(name: &Name, mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
+    fn named(name: &Pid, mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
         hosts.retain(|host| name.fits(&host.host.identity));
         let entries = hosts.iter().map(Sampled::entry).collect();
-        let chosen = name.choose(entries, directory);
+        let chosen = find::choose(name.id, entries, directory);
         let chosen = chosen.map_err(|Failure(text)| Response::no_profile(BAD_REQUEST, &text))?;
         let identity = chosen.map(|entry| entry.identity);
         let mut hosts = hosts.into_iter();
@@ -50,30 +51,26 @@ impl Sampled {
     fn only(mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
         let (count, place) = (hosts.len(), directory.display());
         hosts.retain(Sampled::has_samples);
-        let (status, text) = match (hosts.len(), hosts.pop()) {
+        let text = match (hosts.len(), hosts.pop()) {
             (1, Some(host)) => return Ok(host),
-            (0, _) if count == 0 => (
-                NOT_FOUND,
+            (0, _) if count == 0 => {
                 format!(
                     "no host runs in '{place}'; expected one that was started with --live --lines"
-                ),
+                )
+            }
+            (0, _) => format!(
+                "none of the {count} hosts in '{place}' takes samples; start one with --lines, or \
+                 `pyhostctl lines --start PID` (/debug/pprof/ lists them)"
             ),
-            (0, _) => (
-                NOT_FOUND,
-                format!(
-                    "none of the {count} hosts in '{place}' takes samples; start one with --lines, or \
-                     `pyhostctl lines --start PID` (/debug/pprof/ lists them)"
-                ),
-            ),
-            (several, _) => (
-                BAD_REQUEST,
-                format!(
+            (several, _) => {
+                let text = format!(
                     "{several} hosts take samples; expected ?pid=PID, or the path /hosts/PID/debug/pprof/heap \
                      (/debug/pprof/ lists them)"
-                ),
-            ),
+                );
+                return Err(Response::no_profile(BAD_REQUEST, &text));
+            }
         };
-        Err(Response::no_profile(status, &text))
+        Err(Response::no_profile(NOT_FOUND, &text))
     }
 
     /// The same process, later.

@@ -13,12 +13,12 @@ use super::query::decoded;
 use super::request::Request;
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::convert::pprof;
-use crate::find::Name;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use host::Sampled;
 use pyhost_os::clock::monotonic;
 use pyhost_os::named::Named;
+use pyhost_record::metrics::Pid;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn profile(
     }
 }
 
-fn named(text: &str) -> Result<Name, Response> {
+fn named(text: &str) -> Result<Pid, Response> {
     text.parse().map_err(|expected| {
         let text = format!("'{text}' is no process; {expected}");
         Response::no_profile(BAD_REQUEST, &text)

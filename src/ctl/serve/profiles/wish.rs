@@ -94,20 +94,13 @@ mod tests {
     #[test]
     fn values_are_those_that_go_has() {
         let plain = wish("other=1&pid=7&debug=0&gc=0").unwrap();
-        assert_eq!(
-            (plain.seconds, plain.is_text, plain.gc),
-            (None, false, false)
-        );
+        assert!(plain.seconds.is_none() && !plain.is_text && !plain.gc);
         assert_eq!(plain.remark(), None);
         assert!(wish("debug=2").unwrap().is_text);
         let change = wish("seconds=300&gc=1").unwrap();
         assert_eq!((change.seconds, change.gc), (Some(300), true));
-        assert!(
-            change
-                .remark()
-                .unwrap()
-                .starts_with("the change in 300 s; gc")
-        );
+        let remark = change.remark().unwrap();
+        assert!(remark.starts_with("the change in 300 s; gc"));
     }
 
     #[test]
