@@ -68,16 +68,17 @@ struct State {
     running: MmapVec<Running>,
     /// Libraries' maps at the last look: bytes, the process's resident size, what is resident of them.
     looked: [u64; 3],
+    /// Bytes of the `int` of a call: of `obj`, and in all, where those of pymalloc are a part of an arena.
+    own: [i64; 2],
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     functions: Vec::new(),
     running: MmapVec::new(),
     looked: [0; 3],
+    own: [0; 2],
 });
 
-/// Bytes of an `int` that is not one of the small ones, which CPython keeps: a head, a word and a digit.
-const INT: i64 = (size_of::<pyo3::ffi::PyObject>() + 12).next_multiple_of(16) as i64;
 const MOST_LINES: usize = 1 << 16;
 /// The resident size may change by less without another look at the maps.
 const LOOK: u64 = 64 << 10;
@@ -94,10 +95,11 @@ fn happens(event: c_int, with_number: bool) {
     let ended = monotonic();
     let call = frames::innermost();
     let number = if event > 0 { call.line } else { call.offset };
-    let own = if with_number && number > 256 { INT } else { 0 };
+    let has_own = with_number && number > 256; // CPython keeps the small ones
     with_state(|state| {
         let place = state.functions.iter().position(|it| it.code == call.code);
         let Some(function) = place else { return };
+        let own = if has_own { state.own } else { [0; 2] };
         let seen = resident_peak::take_window() as i64;
         for it in state.running.iter_mut() {
             it.seen = it.seen.max(seen);
@@ -111,7 +113,7 @@ fn happens(event: c_int, with_number: bool) {
             let end = state.moment(&snapshot, own);
             // The frame of a call that starts may be that of one whose end was not seen.
             if event >= 0 {
-                state.book(&run, &end, peaks.total as i64 - own, ended);
+                state.book(&run, &end, peaks.total as i64 - own[1], ended);
             }
             now = Some(end);
         }
@@ -153,7 +155,7 @@ fn happens(event: c_int, with_number: bool) {
 
 impl State {
     /// The figures of a moment, without the `own` bytes of the call.
-    fn moment(&mut self, snapshot: &Snapshot, own: i64) -> Moment {
+    fn moment(&mut self, snapshot: &Snapshot, own: [i64; 2]) -> Moment {
         let mapped = snapshot.account(Account::Mapped).live_bytes;
         let size = (mapped > 0).then(resident_and_shared).flatten();
         let size = size.map_or(0, |it| it.0);
@@ -163,9 +165,9 @@ impl State {
         }
         let live = |place| snapshot.account(REPORTED[place]).live_bytes as i64;
         let mut moment = std::array::from_fn(|place| if place == ALL { 0 } else { live(place) });
-        moment[Account::Obj as usize] -= own;
+        moment[Account::Obj as usize] -= own[0];
         moment[MAPS] = self.looked[2] as i64;
-        moment[ALL] = snapshot.total_live_bytes as i64 - own + moment[MAPS];
+        moment[ALL] = snapshot.total_live_bytes as i64 - own[1] + moment[MAPS];
         moment
     }
 
@@ -209,10 +211,23 @@ fn watch<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
         first: code.attribute(c"co_firstlineno")?.number()? as i32,
         lines: MmapVec::new(),
     };
+    let gil = this.gil();
+    // From 3.14 on CPython keeps the first one for the next.
+    gil.int(1 << 20)?;
+    let before = LEDGER.snapshot();
+    let number = gil.int(1 << 20)?;
+    let after = LEDGER.snapshot();
+    drop(number);
+    let bytes = |snapshot: &Snapshot| snapshot.account(Account::Obj).live_bytes as i64;
+    let own = bytes(&after) - bytes(&before);
+    let is_in_all = after.total_live_bytes as i64 - before.total_live_bytes as i64 >= own;
     let mut functions = with_state(|state| std::mem::take(&mut state.functions));
     functions.push(function);
-    with_state(|state| state.functions = functions);
-    this.gil().bool(is_all)
+    with_state(|state| {
+        state.functions = functions;
+        state.own = [own, if is_in_all { own } else { 0 }];
+    });
+    gil.bool(is_all)
 }
 
 /// `(line, hits, nanoseconds, peak, peak growth, growth of each account, of all)` of each line of a code object that was reached.
