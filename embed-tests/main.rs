@@ -34,6 +34,8 @@ mod lines_hazards;
 mod lines_live;
 #[path = "observe/lines_native.rs"]
 mod lines_native;
+#[path = "observe/lines_waiting.rs"]
+mod lines_waiting;
 #[path = "observe/live.rs"]
 mod live;
 #[path = "observe/mapped.rs"]

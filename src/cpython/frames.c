@@ -261,42 +261,152 @@ uint64_t pyhost_spot(void)
     return hash_of((const char *)parts, sizeof parts);
 }
 
-typedef void (*take_call)(void *context, uint64_t number, PyCodeObject *code, int offset);
+typedef void (*take_call)(void *context, uint64_t number, PyCodeObject *code, int offset, int is_still);
 typedef void (*take_texts)(void *context, const char *file, size_t file_length, const char *name, size_t name_length,
                            int line);
 
-/* Gives file, function and line of a place in a code object of one of the calling thread's frames. */
-void pyhost_texts(PyCodeObject *code, int offset, void *context, take_texts take)
+#ifdef OTHERS_ARE_KNOWN
+
+/* Copies a string object or bytes; NULL if it is another object by now, or has no room. */
+static void *copy_object(const void *object, void *room, size_t size)
+{
+    PyVarObject head;
+    PyASCIIObject text;
+    size_t bytes = 0;
+    if (copy_memory(&head, object, sizeof head) < 1)
+        return NULL;
+    if (Py_TYPE(&head) == &PyBytes_Type)
+        bytes = offsetof(PyBytesObject, ob_sval) + (size_t)Py_SIZE(&head) + 1;
+    else if (Py_TYPE(&head) == &PyUnicode_Type && copy_memory(&text, object, sizeof text) > 0 && text.state.compact)
+        bytes = (text.state.ascii ? sizeof text : sizeof(PyCompactUnicodeObject)) +
+                ((size_t)text.length + 1) * text.state.kind;
+    return bytes > 0 && bytes <= size && copy_memory(room, object, bytes) > 0 ? room : NULL;
+}
+
+/* Copies a code object, as far as pyhost_texts needs it; NULL if it is gone. By one thread at a time. */
+static PyCodeObject *copy_code(const PyCodeObject *code)
+{
+    static PyCodeObject copy;
+    static uint64_t file[160], name[80], lines[1 << 13];
+    if (copy_memory(&copy, code, sizeof copy) < 1 || Py_TYPE(&copy) != &PyCode_Type)
+        return NULL;
+    copy.co_filename = copy_object(copy.co_filename, file, sizeof file);
+    copy.co_name = copy_object(copy.co_name, name, sizeof name);
+    LINES_OF(&copy) = copy_object(LINES_OF(&copy), lines, sizeof lines);
+    FORGET_LINES(&copy);
+    return copy.co_filename != NULL && copy.co_name != NULL && LINES_OF(&copy) != NULL ? &copy : NULL;
+}
+
+#else
+#define copy_code(code) NULL
+#endif
+
+/* Gives file, function and line of a place in a code object of the calling thread's frames, or of a thread's that stands still.
+   Of another one it is copied first, and nothing is given if it is gone. */
+void pyhost_texts(PyCodeObject *code, int offset, int is_still, void *context, take_texts take)
 {
     char file_room[512], name_room[256];
+    if (!is_still && (code = copy_code(code)) == NULL)
+        return;
     size_t file_length, name_length;
     const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
     const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
     take(context, file, file_length, name, name_length, PyCode_Addr2Line(code, offset));
 }
 
-/* Out of line: a thread without Python code does not need so much of its stack. */
-static __attribute__((noinline)) void give_calls(frame_t *frame, void *context, take_call take)
+/* Calls that were read, innermost first. By one thread at a time. */
+static struct { PyCodeObject *code; int offset; } calls[DEPTH];
+static size_t calls_read;
+
+/* Reads the calls of a thread that stands still; or does not, then 0 if they cannot be read. */
+static int read_calls(frame_t *frame, int is_still)
 {
-    frame_t *frames[DEPTH];
-    size_t count = 0;
-    for (; frame != NULL && count < DEPTH; frame = caller(frame))
-        frames[count++] = frame;
-    while (count-- > 0) {
-        PyCodeObject *code = code_of(frames[count]);
-        int offset = offset_of(frames[count]);
-        take(context, number_of(code, offset), code, offset);
+    frame_t copy;
+    for (calls_read = 0; frame != NULL && calls_read < DEPTH; frame = is_still ? caller(frame) : CALLER(&copy)) {
+        frame_t *at = is_still ? frame : &copy;
+        if (!is_still && copy_memory(&copy, frame, HEAD) < 1)
+            return 0;
+        if (is_still || IS_CALL(&copy)) {
+            calls[calls_read].code = code_of(at);
+            calls[calls_read++].offset = offset_of(at);
+        }
+    }
+    return calls_read > 0;
+}
+
+/* Gives the calls that were read to `take`, outermost first. After pyhost_watch_codes. */
+void pyhost_give_calls(int is_still, void *context, take_call take)
+{
+    while (calls_read-- > 0) {
+        PyCodeObject *code = calls[calls_read].code;
+        int offset = calls[calls_read].offset;
+        take(context, number_of(code, offset), code, offset, is_still);
     }
 }
 
-/* Gives the calls of the calling thread to `take`, outermost first; of a deeper stack the innermost
-   1,000. After pyhost_watch_codes. */
-void pyhost_calls(void *context, take_call take)
+/* Reads the calls of the calling thread, of a deeper stack the innermost 1,000; 0 if there are none. */
+int pyhost_read_calls(void) { return read_calls(innermost(), 1); }
+
+#ifdef OTHERS_ARE_KNOWN
+
+static int is_running(void) { return Py_IsInitialized() && !pyhost_is_finalizing(); }
+
+/* Takes the list of threads and the GIL's mutex, if nobody has them: 1, else 0. Until pyhost_leave_threads a thread without the
+   GIL does not come back to its Python code, and no thread ends. Nothing is waited for: the caller may be inside the allocator. */
+int pyhost_take_threads(void)
 {
-    frame_t *frame = innermost();
-    if (frame != NULL)
-        give_calls(frame, context, take);
+    if (!layout_is_known() || !is_running() || !take_list())
+        return 0;
+    /* Finalisation takes the list before it ends the GIL. */
+    if (is_running() && pthread_mutex_trylock(&MAIN_GIL->mutex) == 0)
+        return 1;
+    leave_list();
+    return 0;
 }
+
+void pyhost_leave_threads(void)
+{
+    pthread_mutex_unlock(&MAIN_GIL->mutex);
+    leave_list();
+}
+
+/* The next thread of the main interpreter that may be in a call of C, other than one of what serves others; NULL at the end.
+   Gives its clock, and whether it stands still: it has given up the GIL. Between the two functions above. */
+PyThreadState *pyhost_next_thread(PyThreadState *thread, clockid_t *clock, int *is_still)
+{
+    struct _gil_runtime_state *gil = MAIN_GIL;
+    int is_locked = __atomic_load_n((int *)&gil->locked, __ATOMIC_RELAXED) > 0;
+    PyThreadState *holder = is_locked ? __atomic_load_n((PyThreadState **)&gil->last_holder, __ATOMIC_RELAXED) : NULL;
+    thread = thread == NULL ? PyInterpreterState_ThreadHead(PyInterpreterState_Main()) : thread->next;
+    for (; thread != NULL; thread = thread->next) {
+        *is_still = thread != holder;
+        frame_t *frame = *is_still ? complete(INNERMOST_OF(thread)) : INNERMOST_OF(thread);
+        int may_call = frame != NULL && (!*is_still || (is_calling(frame) && !serves(code_of(frame)->co_filename)));
+        if (may_call && pthread_getcpuclockid((pthread_t)thread->thread_id, clock) == 0)
+            break;
+    }
+    return thread;
+}
+
+/* Reads the calls of a thread of pyhost_next_thread; 0 if they cannot be read. */
+int pyhost_read_thread(PyThreadState *thread, int is_still)
+{
+    frame_t *frame = INNERMOST_OF(thread);
+    return read_calls(is_still ? complete(frame) : frame, is_still);
+}
+
+/* Whether an address lies in the interpreter's own state, where the GIL is. */
+int pyhost_is_of_runtime(uintptr_t address) { return address - (uintptr_t)&_PyRuntime < sizeof _PyRuntime; }
+
+#else
+
+int pyhost_take_threads(void) { return 0; }
+void pyhost_leave_threads(void) {}
+void *pyhost_next_thread(void *thread, clockid_t *clock, int *is_still) { return NULL; }
+int pyhost_read_thread(void *thread, int is_still) { return 0; }
+int pyhost_is_of_runtime(uintptr_t address) { return 0; }
+
+#endif
 
 uintptr_t pyhost_interpreter_function(void) { return (uintptr_t)&PyObject_Malloc; }
 

@@ -36,8 +36,15 @@ unsafe extern "C" {
     safe fn pyhost_spot() -> u64;
     fn pyhost_line(file: *mut c_char, room: usize, line: *mut c_int, frames: *mut c_int) -> usize;
     safe fn pyhost_watch_codes();
-    fn pyhost_calls(context: *mut c_void, take: TakeCall);
-    fn pyhost_texts(code: *const c_void, offset: c_int, context: *mut c_void, take: TakeTexts);
+    safe fn pyhost_read_calls() -> c_int;
+    fn pyhost_give_calls(is_still: c_int, context: *mut c_void, take: TakeCall);
+    fn pyhost_texts(
+        code: *const c_void,
+        offset: c_int,
+        is_still: c_int,
+        context: *mut c_void,
+        take: TakeTexts,
+    );
     safe fn pyhost_innermost(code: &mut usize, offset: &mut c_int, line: &mut c_int) -> usize;
     fn pyhost_watch_lines(code: *mut PyObject, event: extern "C" fn(c_int)) -> c_int;
     fn pyhost_frame(
@@ -188,25 +195,43 @@ fn each_call(mut take: impl FnMut(Plain<'_>, i32, Plain<'_>) -> bool) {
     }
 }
 
-type TakeCall = unsafe extern "C" fn(*mut c_void, u64, *const c_void, c_int);
+type TakeCall = unsafe extern "C" fn(*mut c_void, u64, *const c_void, c_int, c_int);
 type TakeTexts =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize, c_int);
-type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
+pub(super) type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
 type Reader<'a> = &'a mut dyn FnMut(&Call<'_>);
 
-/// Gives the calls of the calling thread's Python code to `take`, outermost first. After [`watch_codes`].
-pub fn calls(mut take: Taker<'_>) {
-    /// # Safety
-    /// As [`pyhost_calls`] passes them on.
-    unsafe extern "C" fn give(taker: *mut c_void, number: u64, code: *const c_void, offset: c_int) {
-        // SAFETY: the taker that `calls` passed; the code is that of a frame of the calling thread.
-        unsafe {
-            let taker = &mut *taker.cast::<Taker<'_>>();
-            taker(Step::Numbered(number, &|mut read| {
-                pyhost_texts(code, offset, (&raw mut read).cast(), give_texts);
-            }));
-        }
+/// Gives the calls of the calling thread's Python code to `take`, outermost first. False if there are none. By one thread at a
+/// time, after [`watch_codes`].
+pub fn calls(take: Taker<'_>) -> bool {
+    let has_calls = pyhost_read_calls() != 0;
+    if has_calls {
+        // SAFETY: they are the calling thread's, which stay as they are meanwhile.
+        unsafe { give_calls(true, take) };
     }
+    has_calls
+}
+
+/// Gives the calls that were read by `frames.c`.
+///
+/// # Safety
+/// If `are_still`, those of a thread that does not go on meanwhile.
+pub(super) unsafe fn give_calls(are_still: bool, mut take: Taker<'_>) {
+    // SAFETY: the taker lasts for the call; and the caller's promise.
+    unsafe { pyhost_give_calls(are_still.into(), (&raw mut take).cast(), give) };
+}
+
+/// Gives a call to a `Taker`.
+///
+/// # Safety
+/// `taker` points to one. If `is_still`, the code is that of a frame of a thread that does not go on meanwhile.
+unsafe extern "C" fn give(
+    taker: *mut c_void,
+    number: u64,
+    code: *const c_void,
+    offset: c_int,
+    is_still: c_int,
+) {
     /// # Safety
     /// As [`pyhost_texts`] passes them on.
     unsafe extern "C" fn give_texts(
@@ -228,8 +253,13 @@ pub fn calls(mut take: Taker<'_>) {
             });
         }
     }
-    // SAFETY: the taker lasts for the call.
-    unsafe { pyhost_calls((&raw mut take).cast(), give) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let taker = &mut *taker.cast::<Taker<'_>>();
+        taker(Step::Numbered(number, &|mut read| {
+            pyhost_texts(code, offset, is_still, (&raw mut read).cast(), give_texts);
+        }));
+    }
 }
 
 /// Something that changes C stacks is being loaded: what CPython keeps in them may be another stack's for a moment.

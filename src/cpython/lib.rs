@@ -14,6 +14,7 @@ pub mod native_calls;
 pub mod objects;
 pub mod pools;
 pub mod threads;
+mod waiting;
 
 pub use interpreters::several_gils;
 use pyhost_heap as heap;

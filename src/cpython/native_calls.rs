@@ -6,7 +6,7 @@
 //! part of the stack (CPython 3.10 and newer), else by where its function begins: a compiler that moves rare code of
 //! the loop into a function of its own hides the second, never the first.
 
-use super::{frames, threads};
+use super::{frames, threads, waiting};
 use crate::heap::sampling::{Call, NativeCall, Step};
 use pyhost_os::cell::Exclusive;
 use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
@@ -81,12 +81,15 @@ pub fn start(main_frame: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Gives the calls of a sample to `take`, outermost first; with the native ones after [`start`]. None before Python has started.
+/// Gives the calls of a sample to `take`, outermost first: those of Python, or of a thread that waits for the calling one; with the
+/// native ones after [`start`]. None before Python has started.
 pub fn calls(take: Taker<'_>) {
     if !threads::has_main() {
         return;
     }
-    frames::calls(take);
+    if !frames::calls(take) {
+        waiting::calls(take);
+    }
     if let Some(mut room) = STATE.room.try_hold()
         && let Some(room) = room.as_mut()
     {

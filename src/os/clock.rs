@@ -4,7 +4,8 @@ use crate::calls;
 use std::fmt::{self, Display};
 use std::ops::Range;
 
-fn nanoseconds(clock: libc::clockid_t) -> u64 {
+/// Nanoseconds of a clock; 0 if there is none.
+pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -18,6 +18,11 @@ pub fn is_users(file: &str) -> bool {
         && !is_standard(file)
 }
 
+/// Whether a call is none of a program, but one of the host's that says something of the others.
+pub fn is_hosts(file: &str) -> bool {
+    file == HOSTS
+}
+
 /// Whether a file is of the standard library: below a folder such as `lib/python3.11`.
 fn is_standard(file: &str) -> bool {
     LIBRARIES.iter().any(|folder| {

@@ -3,7 +3,7 @@
 //! A report has room for some stacks only. A line that many stacks lead to would lose the bytes of those left out, and its
 //! error would say nothing of them. So the others are rows, too: one for each line, account, thread and package.
 
-use crate::origin::{is_users, package};
+use crate::origin::{is_hosts, is_users, package};
 use crate::threads::thread_name;
 use pyhost_os::mmap_vec::MmapVec;
 use pyhost_sampler::{FrameView, Samples, Site, Sum};
@@ -78,7 +78,7 @@ impl<'a> Lines<'a> {
         let calls = || self.samples.calls(site);
         let users = calls().find(|call| self.are_users[call.number as usize]);
         users
-            .or_else(|| calls().find(|call| call.native.is_none()))
+            .or_else(|| calls().find(|call| call.native.is_none() && !is_hosts(call.file)))
             .or_else(|| calls().next())
     }
 
@@ -170,14 +170,23 @@ impl<'a> Lines<'a> {
         Some(sums)
     }
 
+    /// The innermost call of a program, and the host's own that says for what it waits, if there are any.
+    pub fn innermost(&self, site: Site) -> [Option<FrameView<'a>>; 2] {
+        [false, true].map(|of_host| {
+            let mut calls = self.samples.calls(site);
+            calls.find(|call| is_hosts(call.file) == of_host)
+        })
+    }
+
     /// A number that sites have in common which are one row.
     fn key(&self, site: Site, line: Option<FrameView<'_>>) -> u64 {
-        let innermost = self.samples.calls(site).next();
+        let [innermost, of_host] = self.innermost(site);
         let mut hasher = DefaultHasher::new();
         (site.account, thread_name(self.samples, site)).hash(&mut hasher);
         (
             line.map(|line| line.number),
             innermost.map(|it| owner(&it, line)),
+            of_host.map(|it| it.number),
         )
             .hash(&mut hasher);
         hasher.finish()
@@ -186,7 +195,7 @@ impl<'a> Lines<'a> {
     /// The calls of a row, innermost first.
     pub fn calls(&self, row: &Row) -> impl Iterator<Item = FrameView<'a>> + use<'a> {
         let line = row.is_summed.then(|| self.line_of(row.site)).flatten();
-        let innermost = self.samples.calls(row.site).next();
+        let [innermost, of_host] = self.innermost(row.site);
         let innermost = innermost.filter(|it| line.is_some_and(|line| line.number != it.number));
         // The file says whose code it is; the place in it is that of one stack.
         let innermost = innermost.map(|it| FrameView {
@@ -198,7 +207,8 @@ impl<'a> Lines<'a> {
             }),
             ..it
         });
-        let summed = line.map(|line| innermost.into_iter().chain([line, OTHERS]));
+        let outer = |line| innermost.into_iter().chain([line, OTHERS]);
+        let summed = line.map(|line| of_host.into_iter().chain(outer(line)));
         let whole = match row.is_summed {
             true => None,
             false => Some(self.samples.calls(row.site)),

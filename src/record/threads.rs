@@ -2,7 +2,7 @@
 //!
 //! Before CPython 3.14 `threading` does not pass the names of threads to the kernel.
 
-use crate::origin::is_users;
+use crate::origin::{is_hosts, is_users};
 use pyhost_sampler::{Samples, Site, Thread};
 use std::fmt::{self, Display};
 
@@ -41,8 +41,11 @@ pub fn thread_name(samples: &Samples, site: Site) -> ThreadName<'_> {
 fn role(samples: &Samples, site: Site) -> ThreadName<'_> {
     let calls = samples.calls(site).map(|call| (call.function, call.file));
     let mut role = ThreadName::Known("thread without Python code");
-    // The innermost call comes first.
+    // The innermost call comes first. The host's own stands between a library's thread and the calls that wait for it.
     for (function, file) in calls {
+        if is_hosts(file) {
+            return role;
+        }
         if !is_machinery(file) {
             role = ThreadName::Role { function, file };
         } else if matches!(role, ThreadName::Known(_)) {
@@ -99,6 +102,8 @@ mod tests {
         assert_eq!(unnamed(&job), "thread of work (/app.py)");
         assert_eq!(unnamed(&worker), "thread that starts, waits or ends");
         assert_eq!(unnamed(&[]), "thread without Python code");
+        let waited_for = [&[("waiting", "<pyhost>")], &job[..]].concat();
+        assert_eq!(unnamed(&waited_for), "thread without Python code");
         // The user's own file of that name is no machinery.
         let own = [&[("serve", "/home/me/threading.py")], &bootstrap[..]].concat();
         assert_eq!(unnamed(&own), "thread of serve (/home/me/threading.py)");

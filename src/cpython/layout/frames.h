@@ -42,10 +42,12 @@
 #include <frameobject.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How many frames are looked at, so that a deep recursion costs no more. */
@@ -107,6 +109,7 @@ static frame_t *innermost(void)
     return state == NULL ? NULL : state->frame;
 }
 
+static frame_t *complete(frame_t *frame) { return frame; }
 static frame_t *caller(frame_t *frame) { return frame->f_back; }
 static PyCodeObject *code_of(frame_t *frame) { return frame->f_code; }
 
@@ -159,6 +162,8 @@ static int layout_is_known(void)
              offsets->version >> 16 == PY_VERSION_HEX >> 16 &&
              offsets->free_threaded == _Py_Debug_Free_Threaded &&
              offsets->thread_state.current_frame == offsetof(PyThreadState, current_frame) &&
+             offsets->interpreter_state.ceval_gil == offsetof(PyInterpreterState, ceval.gil) &&
+             offsets->interpreter_state.gil_runtime_state_locked == offsetof(PyInterpreterState, _gil.locked) &&
              offsets->interpreter_frame.previous == offsetof(frame_t, previous) &&
              offsets->interpreter_frame.executable == offsetof(frame_t, f_executable) &&
              offsets->interpreter_frame.instr_ptr == offsetof(frame_t, instr_ptr) &&
@@ -326,6 +331,92 @@ static int offset_of(frame_t *frame) { return (void)frame, 0; }
 static intptr_t handler_of(frame_t *frame) { return (void)frame, -1; }
 static int leaves_by_jump(frame_t *frame) { return (void)frame, 0; }
 
+#endif
+
+#if PY_VERSION_HEX < UNREAD && !defined(Py_GIL_DISABLED)
+#define OTHERS_ARE_KNOWN 1
+
+/* The list of thread states is taken if nobody has it. Whoever frees a state takes it out of the list first. */
+#if PY_VERSION_HEX >= 0x030D0000
+static int take_list(void)
+{
+    uint8_t is_free = 0;
+    uint8_t *lock = &_PyRuntime.interpreters.mutex._bits;
+    return __atomic_compare_exchange_n(lock, &is_free, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+static void leave_list(void) { PyMutex_Unlock(&_PyRuntime.interpreters.mutex); }
+#else
+static int take_list(void) { return PyThread_acquire_lock(_PyRuntime.interpreters.mutex, NOWAIT_LOCK); }
+static void leave_list(void) { PyThread_release_lock(_PyRuntime.interpreters.mutex); }
+#endif
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define MAIN_GIL (PyInterpreterState_Main()->ceval.gil)
+#else
+#define MAIN_GIL (&_PyRuntime.ceval.gil)
+#endif
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define INNERMOST_OF(thread) ((thread)->current_frame)
+#elif PY_VERSION_HEX >= 0x030B0000
+#define INNERMOST_OF(thread) ((thread)->cframe == NULL ? NULL : (thread)->cframe->current_frame)
+#else
+#define INNERMOST_OF(thread) ((thread)->frame)
+#endif
+
+/* Whether a thread without the GIL may have given it up in what it calls: not at the beginning of a function nor at the end of
+   a loop's body, where it makes room for others. Up to 3.10 that may be anywhere. */
+static int is_calling(frame_t *frame)
+{
+#if PY_VERSION_HEX >= 0x030B0000
+    int unit = unit_of(frame);
+    switch (unit < 0 ? RESUME : _Py_OPCODE(_PyCode_CODE(code_of(frame))[unit])) {
+    case RESUME:
+    case JUMP_BACKWARD:
+#if PY_VERSION_HEX < 0x030C0000
+    case RESUME_QUICK:
+    case JUMP_BACKWARD_QUICK:
+    case POP_JUMP_BACKWARD_IF_TRUE:
+    case POP_JUMP_BACKWARD_IF_FALSE:
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    case RESUME_CHECK:
+#endif
+#ifdef JUMP_BACKWARD_JIT
+    case JUMP_BACKWARD_JIT:
+    case JUMP_BACKWARD_NO_JIT:
+#endif
+        return 0;
+    }
+#endif
+    return 1;
+}
+#endif
+
+/* The caller in a copy of the head of a frame, and whether that is of a call of Python: others stand for calls from C. What a
+   code object knows of its lines beside their table. */
+#if PY_VERSION_HEX >= UNREAD
+#define HEAD 0
+#define CALLER(frame) NULL
+static int copy_memory(void *out, const void *from, size_t bytes) { return 0; }
+#elif PY_VERSION_HEX >= 0x030B0000
+#define HEAD offsetof(frame_t, localsplus)
+#define CALLER(frame) ((frame)->previous)
+#else
+#define HEAD offsetof(frame_t, f_localsplus)
+#define CALLER(frame) ((frame)->f_back)
+#endif
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < UNREAD
+#define IS_CALL(frame) ((frame)->owner <= FRAME_OWNED_BY_FRAME_OBJECT)
+#else
+#define IS_CALL(frame) 1
+#endif
+#if PY_VERSION_HEX >= 0x030C0000
+#define FORGET_LINES(code) ((code)->_co_monitoring = NULL)
+#elif PY_VERSION_HEX >= 0x030B0000
+#define FORGET_LINES(code) ((code)->_co_linearray = NULL)
+#else
+#define FORGET_LINES(code) ((void)0)
 #endif
 
 /* Whether the letters of a string object can be read. */

@@ -16,7 +16,9 @@ use crate::mimalloc::heaps::{self, HEAPS};
 use crate::threads::thread_state::thread_id;
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
+use pyhost_os::process::read_memory;
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicPtr;
@@ -125,6 +127,16 @@ pub(crate) fn of_thread_table() -> Option<&'static Page> {
 /// Whether `pointer`, which may be any number, lies in a page of one of the heaps.
 pub fn is_in_page(pointer: *mut u8) -> bool {
     !entry(pointer.addr()).is_null()
+}
+
+/// Whether `address`, which may be any number, lies in a page of CPython's raw allocator. The system copies what the page says,
+/// as it may be given back meanwhile.
+pub fn is_raw(address: usize) -> bool {
+    let (page, mut heap) = (entry(address), [0; size_of::<usize>()]);
+    let place = page.addr() + offset_of!(Page, heap);
+    let is_read = !page.is_null() && read_memory(place, &mut heap) == heap.len();
+    let heap = usize::from_ne_bytes(heap) as *mut Heap;
+    is_read && heaps::all_of(Account::Raw).any(|it| it == heap)
 }
 
 /// A page without a live block.

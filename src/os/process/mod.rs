@@ -126,6 +126,24 @@ pub fn has_several_threads() -> bool {
     calls::unshare(libc::CLONE_THREAD) != 0 && errno() == libc::EINVAL
 }
 
+/// The system call that another thread of the process waits in, and its first argument; -1 if the thread runs, or waits for a
+/// processor or a page. `None` if the system does not say. Allocates nothing.
+pub fn system_call_of(thread: libc::pid_t) -> Option<(libc::c_long, usize)> {
+    // `/proc/self/task/TID/syscall` (proc(5)).
+    let (mut path, mut text) = ([0; 48], [0; 256]);
+    let name = format_args!("/proc/self/task/{thread}/syscall\0");
+    let path = CStr::from_bytes_with_nul(format_into(&mut path, name)).ok()?;
+    let text = str::from_utf8(small_file::read_once(path, &mut text)?).ok()?;
+    let mut words = text.trim_end().split(' ');
+    match words.next()? {
+        "running" | "-1" => Some((-1, 0)),
+        number => {
+            let first = words.next()?.strip_prefix("0x")?;
+            Some((number.parse().ok()?, usize::from_str_radix(first, 16).ok()?))
+        }
+    }
+}
+
 /// Visits the ids of the process's threads but the calling one; false if the system does not list them. Allocates
 /// nothing.
 pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
@@ -290,8 +308,29 @@ fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{file_at, node_list};
+    use super::{file_at, node_list, system_call_of};
     use std::path::PathBuf;
+
+    #[test]
+    fn what_a_thread_waits_in_is_known_by_number_and_first_argument() {
+        let (give, take) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || {
+            give.send(crate::calls::gettid()).unwrap();
+            ends.recv()
+        });
+        let thread = take.recv().unwrap();
+        let first = system_call_of(thread);
+        let is_futex =
+            || matches!(system_call_of(thread), Some((libc::SYS_futex, address)) if address != 0);
+        let patience = 2_000_000_000;
+        let waits = crate::clock::wait_until(patience, 1_000_000, is_futex);
+        end.send(()).unwrap();
+        waiting.join().unwrap().unwrap();
+        // A kernel without the file, or a sandbox that hides it.
+        assert!(waits || first.is_none());
+        assert_eq!(system_call_of(thread), None);
+    }
 
     #[test]
     fn a_file_is_found_by_an_address_of_its_mappings() {

@@ -5,7 +5,7 @@ use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
-use crate::heap::sampling::{self, FrameView, Samples, Site, SpanView, Sum, View};
+use crate::heap::sampling::{self, Samples, Site, SpanView, Sum, View};
 use crate::ledger::{ACCOUNTS, Account, Scope};
 use pyhost_os::clock;
 use pyhost_os::mmap_vec::MmapVec;
@@ -239,19 +239,14 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
         out.write_str("  ")?;
         let letters = line.write_accounts(out)?;
         write!(out, "{:1$}  ", "", 6_usize.saturating_sub(letters))?;
-        write_line(samples, lines.line_of(site), site, out)?;
+        write_line(lines, site, out)?;
     }
     Ok(())
 }
 
-/// Writes the line that a site is given to, and whose code it was that allocated.
-fn write_line(
-    samples: &Samples,
-    line: Option<FrameView<'_>>,
-    site: Site,
-    out: &mut impl Write,
-) -> fmt::Result {
-    let Some(call) = line else {
+/// Writes the line that a site is given to, whose code it was that allocated, and whether it only waited.
+fn write_line(lines: &Lines, site: Site, out: &mut impl Write) -> fmt::Result {
+    let Some(call) = lines.line_of(site) else {
         return writeln!(out, "outside of Python code");
     };
     match call.native {
@@ -264,12 +259,15 @@ fn write_line(
             write!(out, "{file}:{} in {function}", call.line)?;
         }
     }
-    let innermost = samples.calls(site).next();
+    let [innermost, of_host] = lines.innermost(site);
     if let Some(innermost) = innermost
         && innermost.number != call.number
         && let Some(package) = package(innermost.file)
     {
         write!(out, ", by {}", Plain(package))?;
+    }
+    if let Some(waiting) = of_host {
+        write!(out, ", {}", waiting.function)?;
     }
     writeln!(out)
 }
