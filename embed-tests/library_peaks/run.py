@@ -94,7 +94,7 @@ def main():
     failed = []
     programs = sorted((HERE / "programs").glob("*.py"))
     programs = [it for it in programs if not options.only or it.stem in options.only]
-    print("program          VmHWM MiB  seen (least)  caught   rows  lines  peak of live MiB  memray MiB")
+    print("program          VmHWM MiB  seen (least)  caught   rows  lines (least)  peak of live MiB  memray MiB")
     for program in programs:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
@@ -104,7 +104,7 @@ def main():
         caught = sum(run["is_caught"] for run in runs)
         print(
             f"{program.stem:16} {median['kernel'] / 2**20:9.0f}  {median['caught']:.3f} ({min(run['caught'] for run in runs):.3f})"
-            f"  {caught:2} of {len(runs):2}  {median['rows']:.3f}  {median['lines']:.3f}  {median['live_peak'] / 2**20:16.0f}  {memray:>10}",
+            f"  {caught:2} of {len(runs):2}  {median['rows']:.3f}  {median['lines']:.3f} ({min(run['lines'] for run in runs):.3f})  {median['live_peak'] / 2**20:16.0f}  {memray:>10}",
             flush=True,
         )
         if caught < 0.95 * len(runs):
