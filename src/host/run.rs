@@ -262,11 +262,7 @@ fn begin_observation(
     if is_reported || heap::checked_blocks::is_on() {
         interpreter::at_finalized(python_finalized)?;
     }
-    module::profile_lines(
-        gil,
-        &options.profile_lines,
-        process::has_ancestor_of_its_kind(),
-    );
+    module::profile_lines(gil, &options.profile_lines);
     exit_report::watch_signals();
     if exit_report::dumps_on_signal() {
         cpython::dump::watch(gil, exit_report::dump_on_signal);

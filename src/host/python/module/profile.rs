@@ -18,7 +18,7 @@ use crate::libc_exports::native::mapped;
 use crate::observe::{peak, resident_peak};
 use pyhost_os::clock::monotonic;
 use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::process::resident_and_shared;
+use pyhost_os::process::{has_ancestor_of_its_kind, resident_and_shared};
 use std::ffi::c_int;
 use std::fmt;
 use std::str::FromStr;
@@ -275,8 +275,10 @@ impl fmt::Display for FunctionName {
     }
 }
 
-/// Profiles the functions of `--profile-lines`, once their modules run. `is_quiet`: nothing is said of those that are never called.
-pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], is_quiet: bool) {
+/// Profiles the functions of `--profile-lines`, once their modules run. A host below another says nothing of those that are never
+/// called.
+pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName]) {
+    let is_quiet = !names.is_empty() && has_ancestor_of_its_kind();
     for name in names {
         let begin = library::attribute(gil, c"_profile_named")
             .and_then(|begin| begin.call(&[&*gil.text(&name.0)?, &*gil.bool(is_quiet)?]));
