@@ -81,7 +81,7 @@ fn the_thread_that_has_a_value_is_known_and_is_alone_with_it() {
 fn a_published_value_is_one_threads_and_is_seen_whole() {
     model(|| {
         // The value itself is what its maker wrote before: a reader that sees it sees that.
-        let published: Arc<Published<usize>> = Arc::default();
+        let published = Arc::new(Published::<usize>::new());
         let made = Arc::new([Counter::default(), Counter::default()]);
         let publish = |published: &Published<usize>, made: &[Counter; 2], own: usize| {
             published.set_once(|| {
@@ -110,7 +110,7 @@ fn a_published_value_is_one_threads_and_is_seen_whole() {
 #[test]
 fn the_latest_value_is_one_that_was_set() {
     model(|| {
-        let latest: Arc<Latest<(u32, u32)>> = Arc::default();
+        let latest = Arc::new(Latest::<(u32, u32)>::new());
         let others = [1, 2].map(|number| {
             let latest = latest.clone();
             spawn(move || latest.set(&(number, number)))
