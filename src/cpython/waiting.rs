@@ -15,7 +15,7 @@
 
 use super::frames::{Taker, give_calls};
 use crate::heap::pages;
-use crate::heap::sampling::{Call, Step};
+use crate::heap::sampling::{Call, HOSTS_FILE, Step};
 use pyhost_os::clock::nanoseconds;
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::process::system_call_of;
@@ -167,7 +167,7 @@ pub fn calls(take: Taker<'_>) {
     let mut several = *b"waiting: 2 candidates";
     several[9] = b'0' + found.count as u8;
     take(Step::Whole(Call {
-        file: b"<pyhost>",
+        file: HOSTS_FILE.as_bytes(),
         function: if found.count == 1 {
             b"waiting"
         } else {

@@ -1,4 +1,4 @@
-//! Writes a command's result to the path of its `-o`.
+//! Writes a command's result to the path of its `-o`, and knows whether a terminal may have colours.
 
 use crate::failure::Failure;
 use pyhost_os::errno::Errno;
@@ -63,4 +63,9 @@ fn write_descriptor(descriptor: c_int, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the user wants colours: `NO_COLOR` is unset or empty.
+pub fn may_have_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

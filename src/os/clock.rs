@@ -4,7 +4,7 @@ use crate::calls;
 use std::fmt::{self, Display};
 use std::ops::Range;
 
-/// Nanoseconds of a clock; 0 if there is none.
+/// The time of a clock in nanoseconds; 0 if the clock does not exist.
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

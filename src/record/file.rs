@@ -37,7 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// As [`open`], a regular file; None if it is none or cannot be opened.
+/// Opens a regular file, as [`open`] does. None for other files, and if it cannot be opened.
 pub fn open_regular(path: &Path) -> Option<File> {
     let file = open(path).ok()?;
     file.metadata().is_ok_and(|it| it.is_file()).then_some(file)

@@ -1,11 +1,11 @@
 //! Whose code a file of Python is: the user's own, a package's, or the standard library's.
 
+use pyhost_sampler::HOSTS_FILE;
+
 /// The folders that packages are installed into.
 const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 /// How the name of NumPy's generated wrappers begins: it has no folder.
 const NUMPYS: &str = "<__array_function__ ";
-/// How the names of the host's own parts in Python begin.
-const HOSTS: &str = "<pyhost>";
 /// The folders that the standard library is in, before the minor version.
 const LIBRARIES: [&str; 2] = ["/lib/python3.", "/lib64/python3."];
 
@@ -14,13 +14,13 @@ const LIBRARIES: [&str; 2] = ["/lib/python3.", "/lib64/python3."];
 pub fn is_users(file: &str) -> bool {
     package(file).is_none()
         && !file.starts_with("<frozen ")
-        && !file.starts_with(HOSTS)
+        && !file.starts_with(HOSTS_FILE)
         && !is_standard(file)
 }
 
 /// Whether a call is none of a program, but one of the host's that says something of the others.
 pub fn is_hosts(file: &str) -> bool {
-    file == HOSTS
+    file == HOSTS_FILE
 }
 
 /// Whether a file is of the standard library: below a folder such as `lib/python3.11`.

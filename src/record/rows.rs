@@ -6,7 +6,7 @@
 use crate::origin::{is_hosts, is_users, package};
 use crate::threads::thread_name;
 use pyhost_os::mmap_vec::MmapVec;
-use pyhost_sampler::{FrameView, Samples, Site, Sum};
+use pyhost_sampler::{FrameView, HOSTS_FILE, Samples, Site, Sum};
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -22,7 +22,7 @@ const BYTES_OF_OTHERS: usize = BYTES / 5;
 /// The outermost call of stacks that are summed by their line.
 const OTHERS: FrameView<'_> = FrameView {
     number: u32::MAX,
-    file: "<pyhost>",
+    file: HOSTS_FILE,
     function: "other stacks",
     line: 0,
     native: None,

@@ -32,7 +32,7 @@ pub use ages::Time;
 pub use chance::{Chance, Weight};
 pub use sites::{Heights, Site, View};
 pub use spans::SpanView;
-pub use stacks::{Call, FrameView, NativeCall, NativeView, Step};
+pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;

@@ -8,6 +8,9 @@ use crate::index::{Index, hash};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
+/// The file of calls that are the host's own.
+pub const HOSTS_FILE: &str = "<pyhost>";
+
 /// A call as it is read off a thread.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {

@@ -79,7 +79,7 @@ def beside():
             if not first.endswith(":"):
                 start, last = first.split("-")
                 named = len(rest) > 4
-                # What follows a file without a gap and a name are variables that the file has no values for.
+                # A map without a name right behind a file's has the library's variables that start as zero.
                 is_file = rest[4].startswith(("/", "[stack")) if named else is_file and start == end
                 end = last
             elif first == "Rss:" and is_file:

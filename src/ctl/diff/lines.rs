@@ -104,13 +104,13 @@ impl<'a> LineChanges<'a> {
         let mut text =
             format!("lines             A          B      change     \u{b1} error  {name}\n");
         let (largest, more) = self.largest();
-        let [plain, within] = match has_colours {
-            true => [["", " ", ""], ["\x1b[2m", " ", "\x1b[0m"]],
-            false => [["", " ", ""], ["", "~", ""]],
-        };
-        let shown = largest.into_iter().map(|change| (change, plain));
         let others = self.within.iter().take(SHOWN);
-        for (change, [dim, mark, end]) in shown.chain(others.map(|change| (change, within))) {
+        for change in largest.into_iter().chain(others) {
+            let [dim, mark, end] = match (change.is_within_error(), has_colours) {
+                (false, _) => ["", " ", ""],
+                (true, true) => ["\x1b[2m", " ", "\x1b[0m"],
+                (true, false) => ["", "~", ""],
+            };
             let [a, b, error] = [change.a, change.b, change.error].map(bytes);
             let (difference, subject) = (signed(change.bytes()), change.subject);
             let _ = writeln!(

@@ -13,6 +13,7 @@ use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::path_of;
 use crate::model::{Account, Ordered, escaped};
+use crate::output::may_have_colours;
 use crate::stacks::{Stacks, View};
 use crate::summary::{Summary, signed};
 use clap::Args;
@@ -67,8 +68,7 @@ pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
         (Some(a), Some(b)) => Some(LineChanges::new(a, b, options.view)),
         _ => None,
     };
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let has_colours = std::io::stdout().is_terminal() && !no_colour;
+    let has_colours = std::io::stdout().is_terminal() && may_have_colours();
     let [text, json] = forms(&a, &b, lines.as_ref(), has_colours);
     print(if options.json { &json } else { &text })
 }

@@ -35,7 +35,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut View, place: &str) {
     }
     let dim = Style::new().add_modifier(Modifier::DIM);
     frame.render_widget(Line::styled(FOOT, dim), foot);
-    if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+    if !crate::output::may_have_colours() {
         for cell in &mut frame.buffer_mut().content {
             cell.fg = Color::Reset;
         }

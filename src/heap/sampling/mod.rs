@@ -32,8 +32,8 @@ use pyhost_os::{calls, clock, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
 pub use pyhost_sampler::{
-    Call, FrameView, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum, Thread,
-    View,
+    Call, FrameView, HOSTS_FILE, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum,
+    Thread, View,
 };
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;

@@ -24,8 +24,8 @@ impl Class {
     }
 }
 
-/// Distinct sizes of an account that are told apart; mimalloc has 101 for blocks that share a page, and
-/// larger blocks have a page each.
+/// Sizes of blocks that are counted separately in an account. Blocks that share a page have 101 sizes; each larger one has a page
+/// of its own.
 const SIZES: usize = 128;
 
 /// The classes whose live blocks take the most bytes, over all accounts, largest first.

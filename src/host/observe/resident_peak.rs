@@ -96,16 +96,19 @@ pub fn before_release() {
             true => high / LATE_GROWTH,
             false => high / GROWTH,
         };
-        look_above(high + growth.max(LEAST_GROWTH));
-        if STATE.window_resident.load(Relaxed) != u64::MAX {
-            look_in_window();
+        let _errno = KeptErrno::new();
+        let Some((resident, shared)) = resident_and_shared() else {
+            return;
+        };
+        if resident > high + growth.max(LEAST_GROWTH) {
+            take_sample(resident, shared);
         }
+        look_in_window(resident);
     }
 }
 
-fn look_in_window() {
-    let _errno = KeptErrno::new();
-    let resident = resident_and_shared().map_or(0, |it| it.0);
+/// Looks for the highest moment of a window, if somebody takes windows.
+fn look_in_window(resident: u64) {
     if STATE.window_resident.fetch_max(resident, Relaxed) < resident {
         let bytes = LEDGER.snapshot().total_live_bytes + mapped::resident().unwrap_or(0);
         STATE.window.fetch_max(bytes, Relaxed);
@@ -121,16 +124,15 @@ pub fn take_window() -> u64 {
 
 /// Looks for the last time, and finds out whose the maps are. With the GIL.
 pub fn finish() {
-    look_above(STATE.high.load(Relaxed));
+    let high = STATE.high.load(Relaxed);
+    if let Some((resident, shared)) = resident_and_shared().filter(|it| it.0 > high) {
+        take_sample(resident, shared);
+    }
     find_libraries();
 }
 
-/// Keeps a sample if so many bytes are resident, and more.
-fn look_above(least: u64) {
-    let _errno = KeptErrno::new();
-    let Some((resident, shared)) = resident_and_shared().filter(|it| it.0 > least) else {
-        return;
-    };
+/// Keeps a sample of this moment.
+fn take_sample(resident: u64, shared: u64) {
     STATE.high.store(resident, Relaxed);
     let begun = monotonic();
     let nothing = CallerMaps {

@@ -6,7 +6,8 @@
 //! of the rest higher: so do servers with a thread for each request grow. The rest is then what is left below the cap, so there
 //! are at most a hundred errors if the threads keep what they have. Once a thread has freed much after its error, the ladder
 //! stays where it is until half of the rest is gone, and errors come at the same height: so a server that is full refuses
-//! large requests as long as they come. When little is left, small requests are served to the end. So a process frees memory, works in what is left, or ends.
+//! large requests as long as they come. When little is left, small requests are served to the end. So a process frees memory,
+//! works in what is left, or ends.
 //!
 //! Within a shortage each thread that allocates is in one of four states:
 //!
@@ -292,10 +293,11 @@ pub(super) fn decide(
             return true;
         }
         (request.undo)();
+        let is_the_end = ends(account, bytes) && case.shortage().had_error() && case.is_full();
         // An event loop that gets no buffer loses each connection, and waits for the next.
         let is_needed =
-            !is_large(bytes, case.reserve, false) || case.place(python) == CodePlace::Serving;
-        if is_needed && ends(account, bytes) && case.shortage().had_error() && case.is_full() {
+            || !is_large(bytes, case.reserve, false) || case.place(python) == CodePlace::Serving;
+        if is_the_end && is_needed() {
             LEDGER.count_refusal(account);
             case.end(How::Fatal, python);
         }
@@ -327,17 +329,19 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     LEDGER.count_refusal(Account::Mapped);
     if let Some(python) = python() {
         begin(scope);
-        let refusal = record(scope, Account::Mapped, asked, How::Null, python);
-        external::note_refused(asked, refusal.number);
+        record(scope, Account::Mapped, asked, How::Null, python);
     }
 }
 
-/// Keeps the last refusal, and leaves the dossier of a shortage's first.
+/// Keeps the last refusal, and leaves the dossier of a shortage's first. A library may end the process for null.
 fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Python) -> Refusal {
     let refusal = refusal::record(scope, account, asked, how, python.trace);
     let has_dossier = shortages::of(scope).has_dossier.swap(true, Relaxed);
     if !has_dossier || (python.loses_errors)() {
         (python.first_refusal)(&refusal);
+    }
+    if how == How::Null && matches!(account, Account::Mapped | Account::Native) {
+        external::note_refused(asked, refusal.number);
     }
     refusal
 }
@@ -562,10 +566,7 @@ impl Case<'_> {
         if surfaces(self.account) && is_large(self.bytes, self.reserve, false) {
             external::has_error(python);
         }
-        let refusal = self.record(How::Null, python);
-        if self.account == Account::Native {
-            external::note_refused(self.asked, refusal.number);
-        }
+        self.record(How::Null, python);
         false
     }
 

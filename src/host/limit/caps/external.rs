@@ -47,7 +47,7 @@ pyhost_os::state! {
             charged: AtomicI64::new(0),
             patience: AtomicI64::new(0),
         },
-        refused: RefusedMap = RefusedMap {
+        refused: Refused = Refused {
             thread: AtomicUsize::new(0),
             time: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
@@ -56,9 +56,9 @@ pyhost_os::state! {
     }
 }
 
-/// The map, or the request for native memory, that was refused last; `thread` is 0 if there is none, or a larger map was granted
-/// since.
-struct RefusedMap {
+/// The last refused request of a library: of a map, or of native memory.
+struct Refused {
+    /// The thread that asked; 0 if nothing was refused, or if a larger map was granted since.
     thread: AtomicUsize,
     /// In nanoseconds of the monotonic clock.
     time: AtomicU64,

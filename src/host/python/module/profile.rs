@@ -5,7 +5,7 @@
 //! it calls. It is a span of its own. While a generator waits, no line of it runs. If a line is reached again while it runs
 //! already in the same thread, as in a recursion, the outer run has the bytes and the time, and the inner one is a hit.
 //!
-//! What the host keeps is in memory of no account. `sys.monitoring` makes an `int` for its call, which is left out.
+//! The host's own records are not counted in any account. `sys.monitoring` makes an `int` for each call; its bytes are subtracted.
 
 use super::{library, track_spans as spans};
 use crate::bytes::Expected;

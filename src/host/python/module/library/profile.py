@@ -81,7 +81,7 @@ def _figures(row):
 
 
 def _source(code):
-    """The lines of a code object's source; none if there is none."""
+    """The lines of a code object's source; an empty list if it cannot be found."""
     import inspect
 
     try:
