@@ -213,6 +213,38 @@ fn what_a_library_maps_and_gives_back_is_in_the_highest_resident_size_by_library
     assert_eq!(rows[0]["stack"][0]["line"], 5, "{rows:#?}");
 }
 
+/// Beside the balance sheet, which asks the kernel in another way.
+#[test]
+fn heaps_and_stacks_have_their_parts_of_the_highest_resident_size() {
+    let code = "import mmap, pyhost, threading
+there, go_on = threading.Barrier(21), threading.Event()
+def deep(levels):
+    if levels:
+        return max(map(deep, [levels - 1]))
+    there.wait(); go_on.wait()
+    return 0
+threads = [threading.Thread(target=deep, args=(50,)) for _ in range(20)]
+kept = [bytes(1000) for _ in range(20_000)]
+for thread in threads: thread.start()
+there.wait()
+touched = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for place in range(0, 64 << 20, mmap.PAGESIZE): touched[place] = 1
+sheet = {row['name']: row['resident_bytes'] for row in pyhost.balance_sheet()['rows']}
+touched.close(); go_on.set()
+for thread in threads: thread.join()
+seen = pyhost.memory_stats()['at_resident_peak']
+assert seen['mapped_resident_bytes'] == 64 << 20, seen
+names = ['shared', 'heap_resident', 'stack_resident', 'other', 'mapped_resident']
+assert sum(seen[name + '_bytes'] for name in names) == seen['resident_bytes'], seen
+stacks = sum(sheet.get(name, 0) for name in ('main_stack', 'thread_stacks'))
+assert stacks > 1 << 19 and abs(seen['stack_resident_bytes'] - stacks) < 128 << 10, (seen, sheet)
+heaps = sum(sheet.get(name, 0) for name in ('raw', 'mem', 'obj', 'arena', 'native', 'heap_slack', 'heap_kept', 'heap_own'))
+assert abs(seen['heap_resident_bytes'] - heaps) < 1 << 20, (seen, sheet)
+assert seen['heap_resident_bytes'] > 20_000_000, (seen, sheet)
+assert seen['other_bytes'] < 8 << 20, (seen, sheet)";
+    Run::host().arg("--stats").code(code).ok();
+}
+
 #[test]
 fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
     let text = Run::host()
@@ -225,10 +257,8 @@ fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
         let found = lines.find(|line| line.starts_with(begin));
         assert!(found.is_some_and(|line| line.contains(words)), "{text}");
     };
-    has(
-        "at the highest resident size, after ",
-        " of which libraries' maps 300.0 MiB, files ",
-    );
+    has("at the highest resident size, after ", " live, of which");
+    has("  libraries' maps 300.0 MiB, heaps ", " stacks ");
     has("mapped by ", " 1.4 GiB (resident 300.0 MiB)");
     let (_, lines) = text
         .split_once("lines at the highest resident size")

@@ -281,6 +281,9 @@ parts! {
         pub live_bytes: i64,
         pub accounts: Ordered<i64>,
         pub shared_bytes: i64,
+        pub heap_resident_bytes: i64,
+        pub stack_resident_bytes: i64,
+        pub other_bytes: i64,
         pub mapped_resident_bytes: i64,
         pub mapped: Vec<MappedBy>,
     }

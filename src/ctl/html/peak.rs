@@ -47,8 +47,11 @@ pub fn resident_section(peak: &AtResidentPeak) -> Markup {
         ("after", html! { (text::seconds(peak.seconds)) }),
         ("resident", bytes(peak.resident_bytes)),
         ("libraries' maps", bytes(peak.mapped_resident_bytes)),
-        ("files, shared", bytes(peak.shared_bytes)),
+        ("heaps", bytes(peak.heap_resident_bytes)),
         ("live", bytes(peak.live_bytes)),
+        ("files, shared", bytes(peak.shared_bytes)),
+        ("stacks", bytes(peak.stack_resident_bytes)),
+        ("others", bytes(peak.other_bytes)),
         ("not seen", maybe_bytes(peak.missed_bytes)),
     ];
     html! {

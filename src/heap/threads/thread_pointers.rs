@@ -1,4 +1,4 @@
-//! The thread pointers of the threads that have allocated since the leak check began to watch.
+//! The thread pointers of the threads that have allocated since somebody began to watch.
 //!
 //! libc's description of a thread lies at its thread pointer. libc keeps it, with the stack, for the next thread when one has
 //! ended, and has no other pointer to what belongs to it, as the table of thread-local data (`dtv` in "ELF Handling For
@@ -17,9 +17,11 @@ const TRIED: usize = 64;
 /// Zeroes if none is. A pointer is in the first place that was free, from that of its page on.
 static SEEN: OnceLock<&'static [AtomicUsize]> = OnceLock::new();
 
-/// Begins to note them. Does nothing if the system has no address space.
+/// Begins to note them. Does nothing if they are noted, or the system has no address space.
 pub fn watch() {
-    if let Some(table) = Mapped::<AtomicUsize>::reserve(MOST) {
+    if SEEN.get().is_none()
+        && let Some(table) = Mapped::<AtomicUsize>::reserve(MOST)
+    {
         let _ = SEEN.set(table.leak());
     }
 }

@@ -22,10 +22,9 @@ use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Raised};
 use crate::cpython::{frames, threads};
 use crate::errno::KeptErrno;
-use crate::heap;
-use crate::heap::PeakWatcher;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
+use crate::heap::{self, PeakWatcher, thread_pointers};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
 use crate::observe::resident_peak::{self, time};
@@ -105,11 +104,13 @@ pub const WATCHER: PeakWatcher = PeakWatcher {
 /// Begins to look. Once, with the GIL.
 pub fn start(_gil: Gil<'_>) {
     STATE.has_begun.store(true, Relaxed);
+    thread_pointers::watch();
     begin();
 }
 
 /// Looks before memory is given back from here on, also if no report is planned.
 pub fn watch_releases() {
+    thread_pointers::watch();
     if !is_on() {
         set_thresholds(i64::MAX - 1, peak_watch::NEVER, peak_watch::NEVER);
     }

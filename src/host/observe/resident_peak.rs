@@ -12,7 +12,7 @@ use crate::errno::KeptErrno;
 use crate::heap::sampling;
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
 use crate::libc_exports::native::mapped;
-use crate::observe::balance::{LIBRARIES, Libraries, Library};
+use crate::observe::balance::{self, LIBRARIES, Libraries, Library, QuickBalance};
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::clock::monotonic;
 use pyhost_os::forks::Child;
@@ -40,6 +40,8 @@ pub struct ResidentSample {
     pub resident: u64,
     pub shared: u64,
     pub ledger: Snapshot,
+    /// What is resident of the heaps and of stacks.
+    pub quick: QuickBalance,
     maps: [CallerMaps; CALLERS],
 }
 
@@ -145,6 +147,7 @@ fn take_sample(resident: u64, shared: u64) {
         resident,
         shared,
         ledger: LEDGER.snapshot(),
+        quick: balance::quick(),
         maps: [nothing; CALLERS],
     };
     let has_lines = sampling::is_on()
@@ -208,6 +211,12 @@ impl ResidentSample {
     /// Bytes of the libraries' maps that are resident.
     pub fn mapped(&self) -> u64 {
         self.maps.iter().map(|it| it.resident).sum()
+    }
+
+    /// Resident bytes of nobody above: the written data of libraries, the host's tables, libc's own heap.
+    pub fn others(&self) -> u64 {
+        let named = self.shared + self.mapped() + self.quick.heaps + self.quick.stacks;
+        self.resident.saturating_sub(named)
     }
 
     /// By how many bytes the process's `peak` is higher; None if that may be of another time.

@@ -16,11 +16,13 @@ mod files;
 mod libraries;
 mod library;
 mod objects;
+mod quick;
 mod rows;
 mod scratch;
 
 pub use libraries::Libraries;
 pub use library::{LIBRARIES, Library};
+pub use quick::{QuickBalance, quick};
 pub use rows::{Balance, ROWS, Row};
 
 use crate::heap::gate::Closed;

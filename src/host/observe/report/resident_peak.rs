@@ -29,6 +29,9 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
         sink.int("live_bytes", seen.ledger.total_live_bytes as i64);
         peak::describe_accounts(&seen.ledger, sink);
         sink.int("shared_bytes", seen.shared as i64);
+        sink.int("heap_resident_bytes", seen.quick.heaps as i64);
+        sink.int("stack_resident_bytes", seen.quick.stacks as i64);
+        sink.int("other_bytes", seen.others() as i64);
         sink.int("mapped_resident_bytes", seen.mapped() as i64);
         let named = seen.named();
         sink.list("mapped", libraries(&named), balance::describe_library);
@@ -50,12 +53,16 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     if is_shown(report, seen) {
         writeln!(
             out,
-            "at the highest resident size, after {:.2} s: resident {}, of which libraries' maps {}, files {}; live {}",
+            "at the highest resident size, after {:.2} s: resident {}, with {} live, of which\n  libraries' maps {}, heaps {}, files {}, \
+             stacks {}, others {}",
             seen.time as f64 / 1e9,
             Bytes(seen.resident),
-            Bytes(seen.mapped()),
-            Bytes(seen.shared),
             Bytes(seen.ledger.total_live_bytes),
+            Bytes(seen.mapped()),
+            Bytes(seen.quick.heaps),
+            Bytes(seen.shared),
+            Bytes(seen.quick.stacks),
+            Bytes(seen.others()),
         )?;
         balance::libraries(libraries(&seen.named()), out)?;
     }
