@@ -140,7 +140,7 @@ fn is_on() -> bool {
 pub fn begin_child(child: &Child) {
     STATE.sample.clear_in_child(child);
     STATE.sheet.clear_in_child(child);
-    if is_on() {
+    if is_on() && has_begun() {
         begin();
     }
     resident_peak::begin_child(child);
@@ -149,7 +149,9 @@ pub fn begin_child(child: &Child) {
 /// Forgets what was seen: the ledger's peaks start anew.
 pub fn restart() {
     if is_on() {
-        begin();
+        if has_begun() {
+            begin();
+        }
         resident_peak::restart();
     }
 }

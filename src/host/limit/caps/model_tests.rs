@@ -497,13 +497,14 @@ impl Model<'_> {
         let is_near_half = LEDGER.bound(scope) + size > hold + reserve / 16 * 7;
         // The end.
         let is_vital = is_object || of_c && size > 2 << 10;
-        let may_end = (!is_large || is_serving) && is_vital && had_error && full.is_some();
+        let is_needed = !at_once && (!is_large || is_serving) && is_vital;
+        let may_end = is_needed && had_error && full.is_some();
         if may_end && full == Some(scope) && !is_repeated && answer.is_ok() {
             self.at_the_end += 1;
         }
         let wrong = match answer {
             Ok(true) if at_once => "a large request is granted",
-            Err(How::Fatal) if at_once || !may_end => "the process ends",
+            Err(How::Fatal) if !may_end => "the process ends",
             Err(How::Vain) if thread.refusals < 99_999 => "the process ends after few refusals",
             _ if is_granted && no_room => "granted from the last quarter",
             _ if is_error && (!may_be_error || of_c || account == Arena) => "this one is needed",
@@ -592,7 +593,8 @@ impl Model<'_> {
         let is_now = matches!(notice, Notice::Now);
         let Some((number, meant, true)) = posted.filter(|_| !is_over) else {
             prop_assert!(!is_now, "an error that nobody waits for");
-            self.thread().posted = posted.filter(|_| matches!(notice, Notice::Elsewhere));
+            // One that has missed its place waits for the thread's next request.
+            self.thread().posted = posted.filter(|&(_, _, is_under_way)| !is_under_way);
             return Ok(true);
         };
         let is_same = place == meant || place == CodePlace::Fragile && is_import(meant);

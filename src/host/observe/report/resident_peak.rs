@@ -39,18 +39,19 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
 }
 
 /// Whether the table has it: libraries' maps are a part of it, or an eighth more was resident than the report shows anyway.
-pub fn is_shown(report: &Report<'_>, seen: &ResidentSample) -> bool {
+fn is_shown(report: &Report<'_>, seen: &ResidentSample) -> bool {
     let shown = report.resident.now.unwrap_or(0);
     let shown = shown.max(peak::shown_resident(report));
     seen.resident > shown + shown / 8 || seen.mapped() > seen.resident / 8
 }
 
-/// Writes the lines of the table, if it has them.
-pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
+/// Writes the lines of the table, if it has them; whether it has the moment's parts.
+pub fn lines(report: &Report<'_>, out: &mut impl Write) -> Result<bool, fmt::Error> {
     let Some(seen): Option<&ResidentSample> = report.at_resident_peak.as_deref() else {
-        return Ok(());
+        return Ok(false);
     };
-    if is_shown(report, seen) {
+    let is_shown = is_shown(report, seen);
+    if is_shown {
         writeln!(
             out,
             "at the highest resident size, after {:.2} s: resident {}, with {} live, of which\n  libraries' maps {}, heaps {}, files {}, \
@@ -66,12 +67,14 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         )?;
         balance::libraries(libraries(&seen.named()), out)?;
     }
-    match seen.missed(report.resident.peak) {
-        Some(missed) if missed > report.resident.peak / NOTABLE => writeln!(
+    if let Some(missed) = seen.missed(report.resident.peak)
+        && missed > report.resident.peak / NOTABLE
+    {
+        writeln!(
             out,
             "the peak was {} higher than the highest moment that was seen",
             Bytes(missed)
-        ),
-        _ => Ok(()),
+        )?;
     }
+    Ok(is_shown)
 }

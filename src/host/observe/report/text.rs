@@ -56,9 +56,7 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         super::balance::lines(balance, when, out)?;
     }
     super::peak::lines(report, out)?;
-    super::resident_peak::lines(report, out)?;
-    let seen = report.at_resident_peak.as_deref();
-    let shows_resident = seen.is_some_and(|seen| super::resident_peak::is_shown(report, seen));
+    let shows_resident = super::resident_peak::lines(report, out)?;
     super::lines::lines(out, report.partial, shows_resident)?;
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;

@@ -1,0 +1,57 @@
+//! What is resident of the heaps and of stacks, by mincore(2): a hundred times faster than `/proc/self/smaps`, but not by account.
+
+use crate::heap::{pages, thread_pointers};
+use crate::process::maps;
+use pyhost_os::mapping::{Mapped, page_size, resident_bytes};
+use pyhost_os::mmap_vec::Array;
+use pyhost_os::zeros_are_valid;
+use std::mem::MaybeUninit;
+
+/// Resident bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QuickBalance {
+    /// All that the heaps have in mimalloc's arenas: live blocks, free ones, and descriptions.
+    pub heaps: u64,
+    /// Stacks of threads that have allocated, running or ended, and the main thread's.
+    pub stacks: u64,
+}
+
+struct Memory {
+    threads: [MaybeUninit<usize>; 8192],
+    text: [u8; 32 * 1024],
+}
+
+zeros_are_valid!(Memory: threads, text);
+
+/// That of this moment. Any thread, also inside an exported function of libc; it allocates nothing.
+pub fn quick() -> QuickBalance {
+    let mut found = QuickBalance::default();
+    pages::each_arena(|arena| found.heaps += resident_bytes(arena.start..arena.end));
+    if let Some(mut memory) = Mapped::<Memory>::private(1) {
+        let Memory { threads, text } = &mut memory[0];
+        found.stacks = stacks(Array::new(threads), text);
+    }
+    found
+}
+
+/// A thread's pointer is in the last page of its stack, which follows closed memory.
+fn stacks(mut threads: Array<'_, usize>, text: &mut [u8]) -> u64 {
+    thread_pointers::each(|thread| {
+        threads.push(thread);
+    });
+    threads.sort_unstable();
+    let page = page_size() as usize;
+    let (mut bytes, mut closed_end) = (0, 0);
+    let _ = maps::each_range(text, |mapping| {
+        let behind = threads.partition_point(|&thread| thread < mapping.end);
+        let last = behind.checked_sub(1).map_or(0, |last| threads[last]);
+        if mapping.name == b"[stack]" {
+            bytes += resident_bytes(mapping.start..mapping.end);
+        } else if closed_end == mapping.start && last >= mapping.start {
+            bytes += resident_bytes(mapping.start..(last + page) & !(page - 1));
+        }
+        let is_closed = !mapping.readable && !mapping.writable;
+        closed_end = if is_closed { mapping.end } else { 0 };
+    });
+    bytes
+}
