@@ -213,6 +213,22 @@ fn what_a_library_maps_and_gives_back_is_in_the_highest_resident_size_by_library
     assert_eq!(rows[0]["stack"][0]["line"], 5, "{rows:#?}");
 }
 
+#[test]
+fn the_host_looks_before_the_heaps_give_back_what_small_blocks_had() {
+    let code = "import mmap
+touched = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+small = [bytes(100) for _ in range(600_000)]
+for place in range(0, 64 << 20, mmap.PAGESIZE): touched[place] = 1
+del small
+touched.close()";
+    let (_, report) = Run::host().code(code).reported();
+    let seen = &report["at_resident_peak"];
+    let peak = bytes(&report["process"]["peak_resident_bytes"]);
+    assert!(bytes(&seen["missed_bytes"]) < peak / 50, "{seen}");
+    assert!(bytes(&seen["heap_resident_bytes"]) > 80_000_000, "{seen}");
+    assert_eq!(bytes(&seen["mapped_resident_bytes"]), 64 << 20, "{seen}");
+}
+
 /// Beside the balance sheet, which asks the kernel in another way.
 #[test]
 fn heaps_and_stacks_have_their_parts_of_the_highest_resident_size() {
@@ -241,6 +257,8 @@ assert stacks > 1 << 19 and abs(seen['stack_resident_bytes'] - stacks) < 128 << 
 heaps = sum(sheet.get(name, 0) for name in ('raw', 'mem', 'obj', 'arena', 'native', 'heap_slack', 'heap_kept', 'heap_own'))
 assert abs(seen['heap_resident_bytes'] - heaps) < 1 << 20, (seen, sheet)
 assert seen['heap_resident_bytes'] > 20_000_000, (seen, sheet)
+kept.append(bytearray(b'x') * (128 << 20)) # the question itself is a look
+assert pyhost.memory_stats()['at_resident_peak']['heap_resident_bytes'] > seen['heap_resident_bytes'] + (100 << 20)
 assert seen['other_bytes'] < 8 << 20, (seen, sheet)";
     Run::host().arg("--stats").code(code).ok();
 }

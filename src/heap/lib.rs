@@ -19,6 +19,7 @@ pub mod forks;
 mod host;
 mod hot;
 mod mimalloc;
+pub mod peak_watch;
 pub mod sampling;
 mod sizes;
 mod system_memory;
@@ -52,7 +53,6 @@ pub use hot::booking::{
     release_resized, set_largest,
 };
 pub use hot::free::free;
-pub use hot::peak_watch;
 pub use hot::reallocate::{reallocate, reallocate_checked};
 pub use mimalloc::ffi::ADDRESS_BITS;
 pub use mimalloc::pages::is_in_page;

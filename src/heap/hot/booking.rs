@@ -4,9 +4,9 @@
 //! Any thread; the functions on blocks of a heap run inside the gate.
 
 use crate::host::{Request, host};
-use crate::hot::peak_watch;
 use crate::ledger::{Account, LEDGER, Reach, Slot};
 use crate::mimalloc::gate;
+use crate::peak_watch;
 use crate::sizes::big_blocks;
 use crate::system_memory::{retention, small_pages};
 use crate::threads::thread_state::{state, thread_id};

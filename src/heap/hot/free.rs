@@ -4,13 +4,13 @@
 
 use super::booking::release_block;
 use super::own_page::{NativeBlock, link, push};
-use super::peak_watch;
 use crate::checks::checked_blocks;
 use crate::checks::double_free;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page};
 use crate::mimalloc::gate;
 use crate::mimalloc::pages::page_of;
+use crate::peak_watch;
 use crate::sizes::big_blocks;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{state, thread_id};

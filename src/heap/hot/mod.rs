@@ -20,6 +20,5 @@ pub mod allocate;
 pub mod booking;
 pub mod free;
 pub mod own_page;
-pub mod peak_watch;
 pub mod reallocate;
 pub mod resize;

@@ -6,11 +6,12 @@
 
 #![allow(unsafe_code)]
 
-use super::{booking, peak_watch};
+use super::booking;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
 use crate::mimalloc::gate;
 use crate::mimalloc::pages::{Emptied, SLICE, live_page};
+use crate::peak_watch;
 use crate::sizes::big_blocks;
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};

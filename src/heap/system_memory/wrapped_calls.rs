@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::peak_watch;
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_long, c_void};
@@ -80,6 +81,7 @@ unsafe extern "C" fn __wrap_mmap64(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_munmap(start: *mut c_void, size: usize) -> c_int {
+    peak_watch::before_release(size);
     // SAFETY: the caller's duties.
     unsafe { system_call(libc::SYS_munmap, [start.addr(), size]) as c_int }
 }
@@ -105,6 +107,9 @@ unsafe extern "C" fn __wrap_mremap(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+        peak_watch::before_release(size);
+    }
     // SAFETY: the caller's duties.
     unsafe { system_call(libc::SYS_madvise, [start.addr(), size, advice as usize]) as c_int }
 }

@@ -159,7 +159,7 @@ pub fn restart() {
 /// Looks no more: the script has ended. With the GIL.
 pub fn stop() {
     if is_on() {
-        resident_peak::finish();
+        resident_peak::look();
     }
     set_thresholds(peak_watch::NEVER, peak_watch::NEVER, peak_watch::NEVER);
 }

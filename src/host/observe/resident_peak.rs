@@ -1,7 +1,7 @@
 //! The moment with the most resident memory: what libraries map by themselves is resident without a request to the heaps.
 //!
-//! The resident size is at its highest right before memory is given back. So the host looks before a library unmaps
-//! memory or gives pages back, and before a big block is freed: once a MiB was given back since the last look, and at most once a
+//! The resident size is at its highest right before memory is given back. So the host looks before the heaps or a library unmap
+//! memory or give pages back, and before a big block is freed: once a MiB was given back since the last look, and at most once a
 //! millisecond. A look reads `/proc/self/statm`, some microseconds. If more is resident than ever before, by 1/32 and at least a MiB (by a
 //! tenth, once samples have taken 1/100 of the time so far and 5 ms), the host keeps a sample: the ledger, what is resident of the libraries' maps by mincore(2), 0.3 to 0.8 ms a GiB, and whose lines
 //! that is.
@@ -87,7 +87,7 @@ pub fn time() -> u64 {
     monotonic().saturating_sub(HEADER.started_monotonic.load(Relaxed))
 }
 
-/// Looks, if that is due: memory is about to be given back. Any thread at any moment, outside the heap's gate.
+/// Looks, if that is due: memory is about to be given back. Any thread at any moment, inside the heap's gate too.
 pub fn before_release() {
     let now = monotonic();
     if now >= STATE.again.load(Relaxed) {
@@ -124,8 +124,8 @@ pub fn take_window() -> u64 {
     STATE.window.swap(0, Relaxed)
 }
 
-/// Looks for the last time, and finds out whose the maps are. With the GIL.
-pub fn finish() {
+/// Looks at this moment, and finds out whose the maps are. Any thread, outside signal handlers.
+pub fn look() {
     let high = STATE.high.load(Relaxed);
     if let Some((resident, shared)) = resident_and_shared().filter(|it| it.0 > high) {
         take_sample(resident, shared);
@@ -169,13 +169,18 @@ fn take_sample(resident: u64, shared: u64) {
         maps.mapped += (range.end - range.start) as u64;
         maps.resident += resident;
     });
+    // Other threads may have gone on meanwhile.
+    if let Some(now) = resident_and_shared().filter(|now| now.0 > resident) {
+        (sample.resident, sample.shared) = now;
+        STATE.high.store(now.0, Relaxed);
+    }
     STATE.sample.set(&sample);
     STATE.spent.fetch_add(monotonic() - begun, Relaxed);
-    crate::resident::note(resident);
+    crate::resident::note(sample.resident);
 }
 
 /// Finds out which libraries' the maps of the sample are. Takes the dynamic linker's lock.
-pub fn find_libraries() {
+fn find_libraries() {
     let sample = STATE.sample.get();
     let Some(sample) = sample.filter(|sample| sample.named().is_none()) else {
         return;

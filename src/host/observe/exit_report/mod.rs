@@ -286,7 +286,9 @@ fn report<'a>(
 /// Gives the report of this moment to `take`; the script's own question. Any thread.
 pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
     let plan = STATE.plan.get()?;
-    resident_peak::find_libraries();
+    if peak::has_begun() {
+        resident_peak::look();
+    }
     Some(take(&report(plan, Ending::Running, false, None)))
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn before_big_free() {
 const RELEASED: usize = 1 << 20;
 
 /// Reports that memory is about to be given back, by the heap or by a library: the resident size may be at its highest. Any thread at any
-/// moment, outside the gate.
+/// moment, inside the gate too.
 #[inline]
 pub fn before_release(bytes: usize) {
     if PEAK_THRESHOLDS.high.load(Relaxed) != NEVER {
