@@ -10,7 +10,7 @@
 //! main thread of the main interpreter. A script's own handler takes its place.
 
 use super::functions::{Arguments, Module, Slot, This, subclass};
-use super::objects::{Gil, Raised, Returned, or_none};
+use super::objects::{Gil, Returned, or_none};
 use std::sync::OnceLock;
 
 /// Writes the report.
@@ -31,7 +31,7 @@ pub fn watch(gil: Gil<'_>, write: fn()) -> bool {
     or_none(replace_default(gil)).unwrap_or(false)
 }
 
-fn replace_default(gil: Gil<'_>) -> Result<bool, Raised<'_>> {
+fn replace_default(gil: Gil<'_>) -> Returned<'_, bool> {
     let module = gil.import(c"_signal")?;
     let signal = gil.int(libc::SIGUSR2.into())?;
     let now = module.attribute(c"getsignal")?.call(&[&signal])?;

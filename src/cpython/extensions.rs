@@ -7,7 +7,7 @@
 
 use super::functions::{Method, Module, Original, This, replace_builtin};
 use super::interpreters;
-use super::objects::{Gil, Object, Raised, Returned, or_none};
+use super::objects::{Gil, Object, Returned, or_none};
 use std::sync::OnceLock;
 
 /// The functions that are called with the full name of each extension module, with no exception set, in every interpreter.
@@ -60,7 +60,7 @@ fn with_name(module: &Object<'_>, take: impl FnOnce(&[u8])) {
 /// initialisation. False if `_imp` is not as expected.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
     let _ = STATE.watcher.set(watcher);
-    let replace = || -> Result<bool, Raised<'_>> {
+    let replace = || -> Returned<'_, bool> {
         let imp = gil.import(c"_imp")?;
         let dynamic = Method::one(c"", exec_dynamic, c"");
         let builtin = Method::one(c"", exec_builtin, c"");

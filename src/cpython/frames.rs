@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use super::objects::{Gil, Object, Raised};
+use super::objects::{Gil, Object, Returned};
 use super::threads;
 use crate::heap::LineFinder;
 use crate::heap::sampling::{Call, Step};
@@ -295,7 +295,7 @@ pub fn innermost() -> Innermost {
 
 /// Calls `event` in a code object, in calls that start from now on: with 1 at a line, with 0 if a call ends or yields, with -1 if
 /// it starts or goes on. Returns false if this Python has `sys.monitoring` for it.
-pub fn watch_lines<'a>(code: &Object<'a>, event: extern "C" fn(c_int)) -> Result<bool, Raised<'a>> {
+pub fn watch_lines<'a>(code: &Object<'a>, event: extern "C" fn(c_int)) -> Returned<'a, bool> {
     // SAFETY: attached; the functions that are called check that it is a code object.
     match unsafe { pyhost_watch_lines(code.pointer(), event) } {
         -1 => Err(code.gil().raised()),

@@ -4,7 +4,7 @@
 //! They are emptied by a full collection and by nothing else that every version offers. So that
 //! it costs little and collects nothing, all objects are put aside for its length (`gc.freeze`).
 
-use super::objects::{Gil, Kept, Raised, or_none};
+use super::objects::{Gil, Kept, Returned, or_none};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ struct Collector {
 static STARTED: AtomicBool = AtomicBool::new(false);
 static COLLECTOR: OnceLock<Option<Collector>> = OnceLock::new();
 
-fn find(gil: Gil<'_>) -> Result<Collector, Raised<'_>> {
+fn find(gil: Gil<'_>) -> Returned<'_, Collector> {
     let module = gil.import(c"gc")?;
     Ok(Collector {
         freeze_count: module.attribute(c"get_freeze_count")?.keep(),

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::layout::{END_OF_SLOTS, MODULE_SLOTS};
-use super::objects::{Gil, Object, Owned, Raised, Returned};
+use super::objects::{Gil, Object, Owned, Returned};
 use pyo3::ffi::{
     self, PyGetSetDef, PyMemAllocatorEx, PyMethodDef, PyObject, PyObjectArenaAllocator,
     PyType_Slot, PyType_Spec,
@@ -184,7 +184,7 @@ impl<'a> Arguments<'a> {
     pub fn parse<const N: usize>(
         self,
         signature: &Signature<N>,
-    ) -> Result<[Option<&'a Object<'a>>; N], Raised<'a>> {
+    ) -> Returned<'a, [Option<&'a Object<'a>>; N]> {
         let mut found: [*mut PyObject; MOST] = [null_mut(); MOST];
         let [first, second, third] = &mut found;
         // SAFETY: the signature asks for at most so many objects; the tuple and the dictionary keep them.
@@ -323,6 +323,14 @@ impl<T> Attribute<T> {
         };
         Attribute(definition, PhantomData)
     }
+}
+
+/// The table of a type's attributes: of each the name, what makes its value, and its text.
+#[macro_export]
+macro_rules! attributes {
+    ($of:ty: $($name:literal, $value:expr, $doc:literal;)*) => {
+        $crate::functions::Table::new([$($crate::functions::Attribute::<$of>::new($name, $value, $doc)),*])
+    };
 }
 
 /// Words of the longer kind of entry.
@@ -475,7 +483,7 @@ pub fn add_class<'a, T, const N: usize>(
     qualified: &'static CStr,
     doc: &'static CStr,
     slots: [Slot<T>; N],
-) -> Result<(), Raised<'a>> {
+) -> Returned<'a, ()> {
     let doc = Slot::of(ffi::Py_tp_doc, doc.as_ptr().cast_mut().cast());
     let dealloc = Slot::of(ffi::Py_tp_dealloc, dealloc::<T> as *mut c_void);
     let slots = Slots(slots, [doc, dealloc, Slot::of(0, null_mut())]);
@@ -536,7 +544,7 @@ impl Execute {
     /// `F` fills each new module.
     pub const fn new<F>(_: F) -> Self
     where
-        F: for<'a> Fn(&'a Object<'a>) -> Result<(), Raised<'a>> + Copy,
+        F: for<'a> Fn(&'a Object<'a>) -> Returned<'a, ()> + Copy,
     {
         Execute([
             ffi::PyModuleDef_Slot {
@@ -552,7 +560,7 @@ impl Execute {
 
 unsafe extern "C" fn execute<F>(module: *mut PyObject) -> c_int
 where
-    F: for<'a> Fn(&'a Object<'a>) -> Result<(), Raised<'a>> + Copy,
+    F: for<'a> Fn(&'a Object<'a>) -> Returned<'a, ()> + Copy,
 {
     // SAFETY: called by the import system with the GIL.
     let module = unsafe { This::<Module>::of(module) };
@@ -621,11 +629,11 @@ impl<'a> Gil<'a> {
 /// many calls wait.
 pub fn add_pending_call<F>(_: F) -> bool
 where
-    F: for<'a> Fn(Gil<'a>) -> Result<(), Raised<'a>> + Copy,
+    F: for<'a> Fn(Gil<'a>) -> Returned<'a, ()> + Copy,
 {
     extern "C" fn call<F>(_: *mut c_void) -> c_int
     where
-        F: for<'a> Fn(Gil<'a>) -> Result<(), Raised<'a>> + Copy,
+        F: for<'a> Fn(Gil<'a>) -> Returned<'a, ()> + Copy,
     {
         // SAFETY: called by CPython with the GIL.
         the::<F>()(unsafe { Gil::assume() }).map_or(-1, |()| 0)
@@ -668,6 +676,25 @@ pub fn watch_memory_errors<F: Fn(bool) + Copy>(_gil: Gil<'_>, _: F) {
         {
             (*kind).tp_dealloc = Some(free::<F>);
         }
+    }
+}
+
+/// What functions of C's allocators take: a context, or a block or null.
+pub type Pointer = *mut c_void;
+
+/// The table of these functions of an allocator, which have no context.
+pub fn allocator(
+    malloc: extern "C" fn(Pointer, usize) -> Pointer,
+    calloc: extern "C" fn(Pointer, usize, usize) -> Pointer,
+    realloc: extern "C" fn(Pointer, Pointer, usize) -> Pointer,
+    free: extern "C" fn(Pointer, Pointer),
+) -> PyMemAllocatorEx {
+    PyMemAllocatorEx {
+        ctx: null_mut(),
+        malloc: Some(malloc),
+        calloc: Some(calloc),
+        realloc: Some(realloc),
+        free: Some(free),
     }
 }
 

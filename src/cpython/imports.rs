@@ -5,7 +5,7 @@
 //! host's takes its place. Main interpreter alone.
 
 use super::functions::{Arguments, Method, Module, Table, This};
-use super::objects::{Gil, Kept, Raised, Returned, or_none};
+use super::objects::{Gil, Kept, Returned, or_none};
 use std::sync::OnceLock;
 
 /// The functions that are called around each import, nested ones too, in the importing thread.
@@ -46,7 +46,7 @@ static FIND_AND_LOAD: Table<Method<Module>, 1> =
 /// Registers `watcher`. Once, after initialisation. False if this Python has no
 /// such function.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
-    let replace = || -> Result<(), Raised<'_>> {
+    let replace = || -> Returned<'_, ()> {
         let bootstrap = gil.import(c"_frozen_importlib")?;
         let original = bootstrap.attribute(c"_find_and_load")?;
         let function = gil.function(&FIND_AND_LOAD)?;

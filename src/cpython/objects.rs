@@ -47,8 +47,8 @@ unsafe impl Sync for Kept {}
 #[derive(Clone, Copy)]
 pub struct Raised<'a>(Gil<'a>);
 
-/// The result of a call that makes an object.
-pub type Returned<'a> = Result<Owned<'a>, Raised<'a>>;
+/// The result of a call that can raise; most make an object.
+pub type Returned<'a, T = Owned<'a>> = Result<T, Raised<'a>>;
 
 /// The type of an error or warning of the host's.
 #[derive(Clone, Copy)]
@@ -125,7 +125,7 @@ impl<'a> Gil<'a> {
     }
 
     /// The result of a function that returns -1 when it raised an error.
-    fn done(self, status: c_int) -> Result<(), Raised<'a>> {
+    fn done(self, status: c_int) -> Returned<'a, ()> {
         match status {
             -1 => Err(Raised(self)),
             _ => Ok(()),
@@ -241,12 +241,7 @@ impl<'a> Gil<'a> {
     }
 
     /// Runs a source; `file` is its name in tracebacks.
-    pub fn execute(
-        self,
-        source: &CStr,
-        file: &CStr,
-        globals: &Object<'a>,
-    ) -> Result<(), Raised<'a>> {
+    pub fn execute(self, source: &CStr, file: &CStr, globals: &Object<'a>) -> Returned<'a, ()> {
         if python!(PyDict_Check(globals.pointer())) == 0 {
             return Err(self.raise(Kind::Type, "execute: expected a dictionary"));
         }
@@ -274,7 +269,7 @@ impl<'a> Gil<'a> {
     }
 
     /// Issues a warning; an error if the script made errors of such warnings.
-    pub fn warn(self, kind: Kind, text: &CStr) -> Result<(), Raised<'a>> {
+    pub fn warn(self, kind: Kind, text: &CStr) -> Returned<'a, ()> {
         self.done(python!(PyErr_WarnEx(kind.object(), text.as_ptr(), 1)))
     }
 
@@ -329,7 +324,7 @@ impl<'a> Gil<'a> {
     }
 
     /// An error if an exception is set.
-    pub fn pending(self) -> Result<(), Raised<'a>> {
+    pub fn pending(self) -> Returned<'a, ()> {
         match python!(PyErr_Occurred()).is_null() {
             true => Ok(()),
             false => Err(Raised(self)),
@@ -370,7 +365,7 @@ impl Raised<'_> {
 }
 
 /// The value; None, and the exception is forgotten, if there is none.
-pub fn or_none<'a, T>(result: Result<T, Raised<'a>>) -> Option<T> {
+pub fn or_none<'a, T>(result: Returned<'a, T>) -> Option<T> {
     result.map_err(Raised::clear).ok()
 }
 
@@ -417,13 +412,13 @@ impl<'a> Object<'a> {
     }
 
     /// Whether it is true, as `if` asks.
-    pub fn truth(&self) -> Result<bool, Raised<'a>> {
+    pub fn truth(&self) -> Returned<'a, bool> {
         let truth = python!(PyObject_IsTrue(self.pointer()));
         self.gil().done(truth).map(|()| truth != 0)
     }
 
     /// The number of an `int`, or of what serves as one (`__index__`).
-    pub fn number(&self) -> Result<i64, Raised<'a>> {
+    pub fn number(&self) -> Returned<'a, i64> {
         let index = self.gil().take(python!(PyNumber_Index(self.pointer())))?;
         match python!(PyLong_AsSsize_t(index.pointer())) {
             -1 => self.gil().pending().map(|()| -1),
@@ -432,7 +427,7 @@ impl<'a> Object<'a> {
     }
 
     /// The number of an `int`.
-    pub fn as_unsigned(&self) -> Result<u64, Raised<'a>> {
+    pub fn as_unsigned(&self) -> Returned<'a, u64> {
         let number = python!(PyLong_AsUnsignedLongLong(self.pointer()));
         match number {
             u64::MAX => self.gil().pending().map(|()| number),
@@ -461,7 +456,7 @@ impl<'a> Object<'a> {
     }
 
     /// Sets the attribute of this name.
-    pub fn set_attribute(&self, name: &CStr, value: &Object<'_>) -> Result<(), Raised<'a>> {
+    pub fn set_attribute(&self, name: &CStr, value: &Object<'_>) -> Returned<'a, ()> {
         let (name, value) = (name.as_ptr(), value.pointer());
         self.gil()
             .done(python!(PyObject_SetAttrString(self.pointer(), name, value)))
@@ -485,7 +480,7 @@ impl<'a> Object<'a> {
     }
 
     /// Whether it equals another object, as `==` finds.
-    pub fn equals(&self, other: &Object<'_>) -> Result<bool, Raised<'a>> {
+    pub fn equals(&self, other: &Object<'_>) -> Returned<'a, bool> {
         let (own, other) = (self.pointer(), other.pointer());
         let equal = python!(PyObject_RichCompareBool(own, other, ffi::Py_EQ));
         self.gil().done(equal).map(|()| equal != 0)
@@ -503,14 +498,14 @@ impl<'a> Object<'a> {
     }
 
     /// The pointer in a capsule of this name.
-    pub fn capsule(&self, name: Option<&CStr>) -> Result<NonNull<c_void>, Raised<'a>> {
+    pub fn capsule(&self, name: Option<&CStr>) -> Returned<'a, NonNull<c_void>> {
         let name = name.map_or(null(), CStr::as_ptr);
         let content = python!(PyCapsule_GetPointer(self.pointer(), name));
         NonNull::new(content).ok_or(Raised(self.gil()))
     }
 
     /// Calls `work` with this context as the current one.
-    pub fn run_in<T>(&self, work: impl FnOnce() -> T) -> Result<T, Raised<'a>> {
+    pub fn run_in<T>(&self, work: impl FnOnce() -> T) -> Returned<'a, T> {
         self.gil().done(python!(PyContext_Enter(self.pointer())))?;
         let result = work();
         python!(PyContext_Exit(self.pointer()));
@@ -518,7 +513,7 @@ impl<'a> Object<'a> {
     }
 
     /// A tuple's item.
-    pub fn tuple_item(&self, index: isize) -> Result<&Object<'a>, Raised<'a>> {
+    pub fn tuple_item(&self, index: isize) -> Returned<'a, &Object<'a>> {
         let item = python!(PyTuple_GetItem(self.pointer(), index));
         let item = NonNull::new(item).ok_or(Raised(self.gil()))?;
         Ok(refer(self.gil(), item)) // the tuple keeps it
@@ -553,21 +548,21 @@ impl<'a> Object<'a> {
     }
 
     /// Sets a dictionary's value.
-    pub fn set_item(&self, key: &Object<'_>, value: &Object<'_>) -> Result<(), Raised<'a>> {
+    pub fn set_item(&self, key: &Object<'_>, value: &Object<'_>) -> Returned<'a, ()> {
         let (key, value) = (key.pointer(), value.pointer());
         self.gil()
             .done(python!(PyDict_SetItem(self.pointer(), key, value)))
     }
 
     /// Sets a dictionary's value.
-    pub fn set(&self, key: &CStr, value: &Object<'_>) -> Result<(), Raised<'a>> {
+    pub fn set(&self, key: &CStr, value: &Object<'_>) -> Returned<'a, ()> {
         let (key, value) = (key.as_ptr(), value.pointer());
         self.gil()
             .done(python!(PyDict_SetItemString(self.pointer(), key, value)))
     }
 
     /// Adds what another dictionary has and this one has not.
-    pub fn merge(&self, other: &Object<'_>) -> Result<(), Raised<'a>> {
+    pub fn merge(&self, other: &Object<'_>) -> Returned<'a, ()> {
         self.gil()
             .done(python!(PyDict_Merge(self.pointer(), other.pointer(), 0)))
     }
@@ -583,7 +578,7 @@ impl<'a> Object<'a> {
     }
 
     /// Adds to a list.
-    pub fn append(&self, item: &Object<'_>) -> Result<(), Raised<'a>> {
+    pub fn append(&self, item: &Object<'_>) -> Returned<'a, ()> {
         self.gil()
             .done(python!(PyList_Append(self.pointer(), item.pointer())))
     }
@@ -594,7 +589,7 @@ impl<'a> Object<'a> {
     }
 
     /// Whether a sequence contains an equal object.
-    pub fn contains(&self, item: &Object<'_>) -> Result<bool, Raised<'a>> {
+    pub fn contains(&self, item: &Object<'_>) -> Returned<'a, bool> {
         let found = python!(PySequence_Contains(self.pointer(), item.pointer()));
         self.gil().done(found).map(|()| found != 0)
     }

@@ -5,9 +5,8 @@ use crate::{output, sweep};
 use clap::Args;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 /// The name that notebooks show.
 const DISPLAY: &str = "Python (pyhost)";

@@ -44,13 +44,8 @@ fn look(path: &Path) -> Result<(PathBuffer, Target), Failure> {
 fn write_file(place: &PathBuffer, target: Target, bytes: &[u8]) -> io::Result<()> {
     let system = |Errno(error)| io::Error::from_raw_os_error(error);
     let draft = Draft::begin(place, target, 0).map_err(system)?;
-    match write_descriptor(draft.descriptor(), bytes) {
-        Ok(()) => draft.finish().map(drop).map_err(system),
-        Err(error) => {
-            draft.discard();
-            Err(error)
-        }
-    }
+    write_descriptor(draft.descriptor(), bytes)?;
+    draft.finish().map(drop).map_err(system)
 }
 
 /// Writes into a descriptor, which stays open to the end of this process.

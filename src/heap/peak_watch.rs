@@ -6,8 +6,7 @@
 
 use crate::host::host;
 use crate::ledger::{LEDGER, Scope};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 /// A threshold that nothing reaches.
 pub const NEVER: i64 = i64::MAX;

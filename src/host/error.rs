@@ -56,3 +56,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The result of what fails with an error of the host.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -7,8 +7,7 @@
 use crate::cpython::threads;
 use crate::heap;
 use crate::libc_exports::native::mapped;
-use crate::observe::exit_report;
-use crate::observe::live;
+use crate::observe::{exit_report, live};
 use pyhost_os::forks::{AtFork, Child};
 
 /// The list.

@@ -1,35 +1,25 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::allocator::Allocator;
-use crate::check::faults;
-use crate::check::leaks;
-use crate::check::stacks;
+use crate::check::{faults, leaks, stacks};
 use crate::cpython::layout::unsafe_caps;
 use crate::cpython::objects::Gil;
 use crate::cpython::{self, frames, native_calls, threads};
 use crate::descriptor::notice;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::forks::Fork;
-use crate::heap;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::region;
-use crate::observe::exit_report;
-use crate::observe::lines;
-use crate::observe::live;
-use crate::observe::peak;
 use crate::observe::report::{self, Ending, Facts};
-use crate::observe::timeline;
+use crate::observe::{exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};
-use crate::process;
-use crate::python::hooks;
 use crate::python::hooks::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
-use crate::python::memray;
-use crate::python::module;
-use crate::python::numpy;
+use crate::python::{hooks, memray, module, numpy};
+use crate::{heap, process};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
@@ -41,7 +31,7 @@ use std::os::unix::ffi::OsStrExt;
 ///
 /// # Errors
 /// A bad host option, or a host that cannot start; nothing was run.
-pub fn run(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> Result<i32, Error> {
+pub fn run(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> Result<i32> {
     heap::bounded_heap::main_begins();
     crate::resident::start();
     let strings = arguments.strings();
@@ -62,7 +52,7 @@ pub fn run(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> Result<i32
 }
 
 /// Prints what the host itself was asked for, instead of running anything.
-fn show(text: &str) -> Result<i32, Error> {
+fn show(text: &str) -> Result<i32> {
     let mut out = std::io::stdout();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written
@@ -70,7 +60,7 @@ fn show(text: &str) -> Result<i32, Error> {
         .map_err(|_| Error::start("standard output cannot be written"))
 }
 
-fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i32, Error> {
+fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i32> {
     let program = arguments.strings().iter().next().map(OsStr::from_bytes);
     if let (Some(program), Some(name)) = (program, options.python_argv.first_mut()) {
         program.clone_into(name);
@@ -95,7 +85,7 @@ fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i
 }
 
 /// Decides whose malloc serves, and puts the region and the ledger where they were asked for.
-fn prepare_process(options: &mut Options) -> Result<Mode, Error> {
+fn prepare_process(options: &mut Options) -> Result<Mode> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
@@ -132,7 +122,7 @@ const HOST: heap::Host = heap::Host {
     bfc_is_full: numpy::report_failure,
 };
 
-fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
+fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -170,7 +160,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<(), Error> {
 }
 
 /// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
-fn install(options: &Options, allocators: &Allocators) -> Result<(), Error> {
+fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let Allocators {
         python,
         debug_hooks,
@@ -227,11 +217,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 }
 
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
-fn begin_observation(
-    gil: Gil<'_>,
-    options: &mut Options,
-    allocators: &Allocators,
-) -> Result<(), Error> {
+fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<()> {
     threads::note_main();
     cap_errors::deliver(gil, report::first_refusal, exit_report::end_exhausted);
     exit_report::watch_peak(gil);

@@ -12,8 +12,7 @@ use pyhost_os::mapping::FromZeros;
 use pyhost_os::process::small_file;
 use pyhost_os::{calls, clock, file};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where a peak comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,7 @@ use crate::signals::SignalSet;
 use crate::terminal_text::PlainWriter;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A descriptor that is written through a small buffer.
 pub struct Descriptor {

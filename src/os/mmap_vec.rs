@@ -181,6 +181,11 @@ impl<'a, T> Array<'a, T> {
         true
     }
 
+    /// Appends items, as many as there is room for.
+    pub fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        items.into_iter().all(|item| self.push(item));
+    }
+
     /// How many more there is room for.
     pub fn room(&self) -> usize {
         self.memory.len() - self.length
@@ -245,5 +250,7 @@ mod tests {
         assert_eq!(*list, [1, 2]);
         assert_eq!((list.pop(), list.room()), (Some(2), 1));
         assert_eq!((list.pop(), list.pop()), (Some(1), None));
+        list.extend([4, 5, 6]);
+        assert_eq!(*list, [4, 5]);
     }
 }

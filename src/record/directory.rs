@@ -7,20 +7,18 @@
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
-use crate::archive;
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
-use crate::{Record, Unreadable};
+use crate::{Record, Unreadable, archive};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
 use pyhost_os::{calls, clock};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The folder, inside the directory, of what `pyhostctl diff --keep` keeps.
 pub const BASELINES: &str = "baselines";

@@ -8,8 +8,7 @@
 use pyhost_ledger::header::{Header, Magic, ProcessState};
 use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
-use pyhost_ledger::{Account, Ledger, Scope, Snapshot};
-use pyhost_ledger::{UNIT, Zeros};
+use pyhost_ledger::{Account, Ledger, Scope, Snapshot, UNIT, Zeros};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::signals::signal_name;

@@ -1,8 +1,7 @@
 //! The few DWARF expressions that unwind tables have: of the entries of the procedure linkage table, of functions that
 //! align their stack, and of the return from a signal handler.
 
-use crate::machine::Registers;
-use crate::machine::Stack;
+use crate::machine::{Registers, Stack};
 use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 
 /// Values that an expression may have on its stack.

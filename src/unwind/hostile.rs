@@ -1,7 +1,6 @@
 //! The readers of loaded objects and their unwind tables, given any bytes: for a fuzz target.
 
-use crate::machine::Stack;
-use crate::machine::{RBP, RIP, RSP, Registers};
+use crate::machine::{RBP, RIP, RSP, Registers, Stack};
 use crate::object::{Object, PAGE};
 use crate::{MOST, step};
 

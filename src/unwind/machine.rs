@@ -14,8 +14,7 @@
 use pyhost_os::system_call::is_readable;
 use std::arch::asm;
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub const RBX: usize = 3;
 pub const RBP: usize = 6;

@@ -6,10 +6,8 @@
 //! nobody takes for one. An entry outlives its library: if `dlclose` makes room for another library at the same address,
 //! the step is that of the former one. The walk then goes astray, but reads readable words of the stack alone.
 
-use crate::machine::Stack;
-use crate::machine::{RBP, RIP, RSP, Registers};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::machine::{RBP, RIP, RSP, Registers, Stack};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A step to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

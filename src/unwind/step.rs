@@ -1,11 +1,9 @@
 //! From a call to its caller, by the unwind tables.
 
-use crate::expression;
-use crate::machine::Stack;
-use crate::machine::{RBP, RIP, RSP, Registers};
+use crate::machine::{RBP, RIP, RSP, Registers, Stack};
 use crate::object::{Object, object_of};
 use crate::rules::{self, Rule};
-use crate::{Call, MOST};
+use crate::{Call, MOST, expression};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
     Pointer, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression,

@@ -1,7 +1,6 @@
 //! A flame graph: the collapsed stacks as a picture that a browser shows.
 
-use super::MADE_BY;
-use super::collapsed;
+use super::{MADE_BY, collapsed};
 use crate::stacks::{Stacks, View};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};

@@ -83,14 +83,9 @@ fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
     Ok((summary, stacks))
 }
 
-pub fn forms(
-    a: &Summary,
-    b: &Summary,
-    lines: Option<&LineChanges>,
-    has_colours: bool,
-) -> [String; 2] {
+pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>, coloured: bool) -> [String; 2] {
     let pairs = pairs(a, b);
-    let of_lines = lines.map(|lines| lines.to_text(has_colours));
+    let of_lines = lines.map(|lines| lines.to_text(coloured));
     let text = to_text(a, b, &pairs) + &of_lines.unwrap_or_default();
     [text, to_json(a, b, &pairs, lines)]
 }

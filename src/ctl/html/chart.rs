@@ -108,6 +108,9 @@ pub enum Outline {
     TooHigh(i64),
 }
 
+/// Seconds and bytes.
+type Point = (f64, f64);
+
 /// Draws a timeline; `label` describes the picture to a reader who does not see it.
 pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let names = &timeline.accounts;
@@ -202,7 +205,7 @@ impl Plane {
     }
 
     /// The attribute `points` of these moments and bytes.
-    fn points(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+    fn points(&self, points: impl Iterator<Item = Point>) -> String {
         let mut text = String::new();
         for (time, bytes) in points {
             let _ = write!(text, "{},{} ", self.x(time), self.y(bytes));
@@ -294,17 +297,12 @@ fn bands(
     }
 }
 
-fn resident(samples: &[&Sample]) -> impl Iterator<Item = (f64, f64)> {
+fn resident(samples: &[&Sample]) -> impl Iterator<Item = Point> {
     let known = |sample: &&Sample| Some((sample.time, sample.resident? as f64));
     samples.iter().filter_map(known)
 }
 
-fn line(
-    plane: &Plane,
-    class: &str,
-    width: u32,
-    points: impl Iterator<Item = (f64, f64)>,
-) -> Markup {
+fn line(plane: &Plane, class: &str, width: u32, points: impl Iterator<Item = Point>) -> Markup {
     html! { polyline class=(class) points=(plane.points(points)) fill="none" stroke-width=(width) {} }
 }
 

@@ -4,8 +4,7 @@
 
 use super::booking::release_block;
 use super::own_page::{NativeBlock, link, push};
-use crate::checks::checked_blocks;
-use crate::checks::double_free;
+use crate::checks::{checked_blocks, double_free};
 use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page};
 use crate::mimalloc::gate;

@@ -10,8 +10,7 @@ use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Heap, List};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::pages;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A kind of block: usable bytes, and how many blocks there are.
 struct BlockCount {

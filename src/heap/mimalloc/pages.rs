@@ -321,12 +321,8 @@ pub(crate) fn each_used(account: Account, mut visit: &mut dyn FnMut(u64, u64)) {
 }
 
 /// Calls `visit` for each page that begins in `addresses`, ascending.
-pub(crate) fn each_within(
-    closed: &Closed,
-    addresses: Range<usize>,
-    mut visit: impl FnMut(&PageView),
-) {
-    let slices = addresses.start.div_ceil(SLICE)..addresses.end.div_ceil(SLICE);
+pub(crate) fn each_within(closed: &Closed, range: Range<usize>, mut visit: impl FnMut(&PageView)) {
+    let slices = range.start.div_ceil(SLICE)..range.end.div_ceil(SLICE);
     let mut first = slices.start;
     while first < slices.end {
         let index = first >> ffi::SUBMAP_SHIFT;

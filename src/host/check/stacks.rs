@@ -19,8 +19,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds that `pyhostctl` may take: the debug information of a large library needs seconds.
 const PATIENCE: u64 = 30_000_000_000;
@@ -85,14 +84,10 @@ pub fn places(number: CallsNumber) -> impl Iterator<Item = Place> {
 }
 
 /// A line for each call, the innermost first; nothing if there is none.
-fn write_calls(
-    out: &mut impl Write,
-    words: &str,
-    addresses: impl Iterator<Item = usize>,
-) -> fmt::Result {
-    for (index, address) in addresses.enumerate() {
+fn write_calls(out: &mut impl Write, how: &str, calls: impl Iterator<Item = usize>) -> fmt::Result {
+    for (index, address) in calls.enumerate() {
         if index == 0 {
-            writeln!(out, "  {words}:")?;
+            writeln!(out, "  {how}:")?;
         }
         let Some(place) = place_of(address) else {
             writeln!(out, "    ? ({address:#x}, in no library any more)")?;

@@ -9,9 +9,8 @@
 
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload;
-use crate::observe::exit_report;
-use crate::observe::live;
 use crate::observe::report::Ending;
+use crate::observe::{exit_report, live};
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
 
@@ -65,16 +64,10 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
 
 /// `execve(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execve(
-    path: *const c_char,
-    argv: Strings<'_>,
-    environment: Strings<'_>,
-) -> c_int {
+unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
     let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
-    preload::with_library(program, environment, |environment| {
-        exec!(EXECVE(path, argv, environment))
-    })
+    preload::with_library(program, envp, |envp| exec!(EXECVE(path, argv, envp)))
 }
 
 /// `execvp(3)`.
@@ -86,22 +79,16 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
 
 /// `execvpe(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execvpe(
-    file: *const c_char,
-    argv: Strings<'_>,
-    environment: Strings<'_>,
-) -> c_int {
+unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
     let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
-    preload::with_library(program, environment, |environment| {
-        exec!(EXECVPE(file, argv, environment))
-    })
+    preload::with_library(program, envp, |envp| exec!(EXECVPE(file, argv, envp)))
 }
 
 /// `fexecve(3)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, environment: Strings<'_>) -> c_int {
-    preload::with_library(preload::Program::Open(file), environment, |environment| {
-        exec!(FEXECVE(file, argv, environment))
+unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
+    preload::with_library(preload::Program::Open(file), envp, |envp| {
+        exec!(FEXECVE(file, argv, envp))
     })
 }

@@ -5,26 +5,19 @@
 
 use crate::libc_exports::native::next;
 use crate::observe::exit_report::dispositions::{self, set_handler};
+use libc::sigaction as Action;
 use std::ffi::c_int;
 
 /// `sigaction(2)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
+unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's duties.
     unsafe { dispositions::set_action(signal, new, old) }
 }
 
 /// `sigaction(2)` by its other name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __sigaction(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
+unsafe extern "C" fn __sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's duties.
     unsafe { sigaction(signal, new, old) }
 }

@@ -5,7 +5,7 @@
 
 use crate::bytes::{Bytes, Exact};
 use crate::errno::Errno;
-use crate::error::{BAD_OPTION, Error};
+use crate::error::{BAD_OPTION, Error, Result};
 use crate::heap::bounded_heap::{self, RegionError};
 use crate::libc_exports::native::{Mode, checkers};
 use crate::options::RegionSettings;
@@ -15,7 +15,7 @@ use crate::process;
 const _: () = assert!(bounded_heap::TOO_SMALL == BAD_OPTION);
 
 /// Backs and locks the region as asked. An error if the system does not grant it, or a tool is at work that takes `malloc` away.
-pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
+pub fn start(asked: &RegionSettings, native: Mode) -> Result<()> {
     if asked.size.is_none() {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<(), Error> {
     Ok(())
 }
 
-fn use_huge_pages() -> Result<(), Error> {
+fn use_huge_pages() -> Result<()> {
     if process::huge_pages_are_off() {
         return Err(Error::option(
             "--region huge-pages: the system grants none; expected 'madvise' or 'always' in \

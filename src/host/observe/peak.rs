@@ -19,7 +19,7 @@
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
 use crate::cpython::functions::add_pending_call;
-use crate::cpython::objects::{Gil, Raised};
+use crate::cpython::objects::{Gil, Returned};
 use crate::cpython::{frames, threads};
 use crate::errno::KeptErrno;
 use crate::heap::big_blocks::{self, BigBlocks};
@@ -32,8 +32,7 @@ use crate::resident::resident;
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::clock::monotonic;
 use pyhost_os::forks::Child;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// A quick look at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +198,7 @@ fn ask(bound: i64) {
 }
 
 /// Looks, as far as that is due.
-fn look_at_safe_point(_: Gil<'_>) -> Result<(), Raised<'_>> {
+fn look_at_safe_point(_: Gil<'_>) -> Returned<'_, ()> {
     STATE.posted.store(false, Relaxed);
     let bound = LEDGER.bound(Scope::Total);
     if bound >= PEAK_THRESHOLDS.next_sample.load(Relaxed) {

@@ -17,8 +17,7 @@ use pyhost_os::system_call::{copy_process, run_in_copy, system_call};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 pub const NAME: &CStr = c"pyhostctl";
 

@@ -4,7 +4,7 @@ use super::Options;
 use crate::allocator::Allocator;
 use crate::cpython::IS_FREE_THREADED;
 use crate::descriptor::notice;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::libc_exports::native::{self, Mode};
 use crate::python::hooks::domains::Asked;
 use crate::python::numpy;
@@ -21,7 +21,7 @@ impl Allocators {
     ///
     /// # Errors
     /// A region is asked for, and a variable of Python's leaves nothing to put there.
-    pub fn choose(options: &Options, native: Mode, asked: Asked) -> Result<Self, Error> {
+    pub fn choose(options: &Options, native: Mode, asked: Asked) -> Result<Self> {
         if asked.is_taken {
             leave_to_preloaded();
         }

@@ -5,7 +5,7 @@
 
 use super::kinds::Named;
 use crate::bytes::{Bytes, Exact};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::heap::retention::Retention;
 
 /// The ceiling of the total's live bytes.
@@ -28,7 +28,7 @@ fn lower<T: Copy + PartialOrd>(
     asked: Option<T>,
     baked: Option<T>,
     shown: impl Fn(T, T) -> [String; 2],
-) -> Result<Option<T>, Error> {
+) -> Result<Option<T>> {
     let (Some(high), Some(most)) = (asked, baked.filter(|&baked| asked > Some(baked))) else {
         return Ok(asked.or(baked));
     };
@@ -39,11 +39,7 @@ fn lower<T: Copy + PartialOrd>(
 }
 
 /// The bytes that hold.
-pub fn lower_bytes(
-    name: &str,
-    asked: Option<u64>,
-    baked: Option<u64>,
-) -> Result<Option<u64>, Error> {
+pub fn lower_bytes(name: &str, asked: Option<u64>, baked: Option<u64>) -> Result<Option<u64>> {
     lower(name, asked, baked, |asked, most| {
         [Exact(asked).to_string(), format!("at most {}", Exact(most))]
     })
@@ -54,7 +50,7 @@ pub fn lower_retain(
     name: &str,
     asked: Option<Retention>,
     baked: Option<Retention>,
-) -> Result<Option<Retention>, Error> {
+) -> Result<Option<Retention>> {
     lower(name, asked, baked, |asked, most| {
         let fitting = Retention::NAMES.iter().filter(|(_, value)| *value <= most);
         let names: Vec<&str> = fitting.map(|(name, _)| *name).collect();

@@ -2,12 +2,12 @@
 
 use super::table::Values;
 use super::{Options, baked, native_account, refuse_if};
-use crate::error::Error;
+use crate::error::Result;
 use crate::ledger::Scope;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 
 /// Reads the options; if they are silent, the build's values hold.
-pub fn settings(values: &Values) -> Result<CapSettings, Error> {
+pub fn settings(values: &Values) -> Result<CapSettings> {
     let rules = |rules: &Option<Vec<Rule>>| Rules(rules.clone().unwrap_or_default());
     let (mut hard, soft) = (rules(&values.cap), rules(&values.soft_cap));
     let most = baked::cap();
@@ -37,7 +37,7 @@ pub fn settings(values: &Values) -> Result<CapSettings, Error> {
 }
 
 /// Refuses caps of a malloc that is not counted.
-pub fn check(options: &Options) -> Result<(), Error> {
+pub fn check(options: &Options) -> Result<()> {
     let CapSettings { hard, soft, .. } = &options.caps;
     for (option, rules) in [("--cap", hard), ("--soft-cap", soft)] {
         let is_capped = |account| rules.of(Scope::Account(account)).is_some();

@@ -9,7 +9,7 @@ use super::baked;
 use super::reader::{Given, is_python_name, parts_of};
 use super::table::row_of;
 use crate::bytes::{self, Exact};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::heap;
 use crate::libc_exports::native::{self, Mode};
 use pyhost_os::strings::Strings;
@@ -82,7 +82,7 @@ fn region_size<'a>(given: impl Iterator<Item = Given<'a>>) -> Option<u64> {
 
 /// Checks that the region is the one that was asked for: the system may have given no such range of addresses, or something
 /// was allocated before it could.
-pub fn check(wanted: Option<u64>) -> Result<(), Error> {
+pub fn check(wanted: Option<u64>) -> Result<()> {
     match (wanted, heap::bounded_heap::size()) {
         (wanted, found) if wanted == found => Ok(()),
         (Some(size), _) => Err(Error::option(format!(

@@ -4,9 +4,8 @@ use crate::bytes::Expected;
 use crate::check::leaks::Scope;
 use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
-use pyhost_os::named;
 pub use pyhost_os::named::Named;
-use pyhost_os::semicolon_list;
+use pyhost_os::{named, semicolon_list};
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -148,18 +147,20 @@ impl<T: FromStr<Err = Expected> + Display> Kind for Text<T> {
     }
 }
 
+/// A number whose type says which it can be.
 pub struct Number<T>(PhantomData<T>);
 
 impl<T: FromStr + Display> Kind for Number<T> {
     type Value = T;
 
     fn read(text: &OsStr) -> Result<T, String> {
-        let parsed = text.to_string_lossy().parse();
-        let expected = match size_of::<T>() {
-            1 => "a number from 0 to 255",
-            _ => "a number",
+        let of_a_byte = if size_of::<T>() == 1 {
+            " from 0 to 255"
+        } else {
+            ""
         };
-        parsed.map_err(|_| bad_value(text, expected))
+        let parsed = text.to_string_lossy().parse();
+        parsed.map_err(|_| bad_value(text, &format!("a number{of_a_byte}")))
     }
 
     fn show(value: &T) -> Vec<OsString> {

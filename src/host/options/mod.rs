@@ -20,15 +20,14 @@ mod words;
 use crate::allocator::Allocator;
 use crate::check::leaks::{DEFAULT_STATUS, Scope, Suppressions};
 use crate::descriptor::name_process;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::heap::guards;
 use crate::heap::retention::Retention;
 use crate::ledger::Account;
 use crate::libc_exports::native::Mode;
 use crate::observe::lines::LineSettings;
-use crate::observe::live;
 use crate::observe::report::{Destination, Format, Stats, command};
-use crate::observe::timeline;
+use crate::observe::{live, timeline};
 use crate::path_template::names_process;
 use crate::process;
 use crate::python::module::FunctionName;
@@ -131,7 +130,7 @@ pub fn words<'a>(
 }
 
 /// Reads `argv` and the environment. An error names a bad option or variable, and what was expected.
-pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
+pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let as_python = (argv.first()).is_some_and(|name| is_python_name(name.as_bytes()));
     let words = argv.iter().skip(1).map(|word| word.as_bytes());
     let words = words.take(if as_python { 0 } else { usize::MAX });
@@ -158,14 +157,17 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
     if inherited {
         name_process();
     }
-    let mut outputs = Outputs::default();
+    let mut outputs = Outputs {
+        inherited,
+        ..Outputs::default()
+    };
     let region = region::settings(&values)?;
     let off = values.stats == Some(Format::Off);
-    let faults = faults::settings(&mut values, inherited, &mut outputs)?;
+    let faults = faults::settings(&mut values, &mut outputs)?;
     let live = observation::place(&mut values, &mut outputs)?;
     let is_named = values.stats_file.is_some();
-    let mut stats = stats(&mut values, inherited, &mut outputs)?;
-    let mut timeline = observation::settings(&mut values, inherited, &mut outputs)?;
+    let mut stats = stats(&mut values, &mut outputs)?;
+    let mut timeline = observation::settings(&mut values, &mut outputs)?;
     if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
         stats = page::plan(asked, &mut timeline, !is_named, &mut values, &mut outputs)?;
     }
@@ -189,18 +191,14 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
         region,
         numpy: numpy(&values),
         faults,
-        leak_check: values
-            .leak_check
-            .unwrap_or(match values.has("--leak-check") {
-                true => Scope::Python,
-                false => Scope::Off,
-            }),
+        leak_check: (values.leak_check)
+            .or(values.has("--leak-check").then_some(Scope::Python))
+            .unwrap_or_default(),
         leak_status: values.leak_status.unwrap_or(DEFAULT_STATUS),
-        leak_suppressions: suppressions::read(&values, inherited, &mut outputs.notices)?,
-        lines: values.lines.unwrap_or(match values.has("--lines") {
-            true => LineSettings::DEFAULT,
-            false => LineSettings::Off,
-        }),
+        leak_suppressions: suppressions::read(&values, &mut outputs)?,
+        lines: (values.lines)
+            .or(values.has("--lines").then_some(LineSettings::DEFAULT))
+            .unwrap_or(LineSettings::Off),
         lines_native: values.lines_native.unwrap_or_default(),
         profile_lines: values.profile_lines.clone().unwrap_or_default(),
         guard: values.guard.unwrap_or(guards::GuardSettings::Off),
@@ -232,7 +230,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request, Error> {
 }
 
 /// An error if something is wrong.
-fn refuse_if(is_wrong: bool, text: &str) -> Result<(), Error> {
+fn refuse_if(is_wrong: bool, text: &str) -> Result<()> {
     match is_wrong {
         true => Err(Error::option(text)),
         false => Ok(()),
@@ -240,7 +238,7 @@ fn refuse_if(is_wrong: bool, text: &str) -> Result<(), Error> {
 }
 
 /// Refuses what does not go together.
-fn check(options: &Options) -> Result<(), Error> {
+fn check(options: &Options) -> Result<()> {
     let on_mimalloc = [Some(Allocator::Mimalloc), Some(Allocator::Pymalloc)];
     refuse_if(
         options.malloc == Some(Mode::Off) && on_mimalloc.contains(&options.allocator),
@@ -266,7 +264,7 @@ fn numpy(values: &Values) -> ArraySettings {
 }
 
 /// Refuses what goes with another choice only.
-fn check_numpy(options: &Options) -> Result<(), Error> {
+fn check_numpy(options: &Options) -> Result<()> {
     let numpy = &options.numpy;
     let is_system = match numpy.allocator {
         Some(chosen) => chosen == ArrayAllocator::System,
@@ -308,7 +306,7 @@ fn native_account(
     option: &str,
     is_named: impl Fn(Account) -> bool,
     options: &Options,
-) -> Result<Option<Account>, Error> {
+) -> Result<Option<Account>> {
     let accounts = [Account::Native, Account::Mapped];
     let named = accounts.into_iter().find(|&account| is_named(account));
     match (named, options.malloc) {
@@ -323,12 +321,8 @@ fn native_account(
 
 /// The report that this process writes. What only variables ask for, and would go to one place
 /// for all processes, is the outermost host's to write.
-fn stats(
-    values: &mut Values,
-    inherited: bool,
-    outputs: &mut Outputs,
-) -> Result<Option<Stats>, Error> {
-    let is_inherited = inherited && !values.is_given("--stats");
+fn stats(values: &mut Values, outputs: &mut Outputs) -> Result<Option<Stats>> {
+    let is_inherited = outputs.is_inherited("--stats", values);
     let mut format = values.stats;
     let name = values.name("--stats");
     let to = match (values.stats_file.clone(), values.stats_fd) {

@@ -3,7 +3,7 @@
 use super::outputs::{BRIEF, LIVE_FILE, Outputs, TIMELINE};
 use super::refuse_if;
 use super::table::Values;
-use crate::error::Error;
+use crate::error::Result;
 use crate::observe::live::LedgerPlace;
 use crate::observe::timeline::TimelineSettings;
 use crate::path_template::names_process;
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 /// Where the ledger is to be kept. A file that only the variable names is for one process alone if its name
 /// has the process id: each process would write one for all.
-pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace, Error> {
+pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace> {
     let is_given = values.is_given("--live");
     match values.live.clone() {
         Some(Setting::Off) | None => Ok(LedgerPlace::Own),
@@ -32,11 +32,7 @@ pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace, 
 }
 
 /// How often the process is sampled, and where to. One file that only variables name is the outermost host's.
-pub fn settings(
-    values: &mut Values,
-    inherited: bool,
-    outputs: &mut Outputs,
-) -> Result<TimelineSettings, Error> {
+pub fn settings(values: &mut Values, outputs: &mut Outputs) -> Result<TimelineSettings> {
     refuse_if(
         values.timeline_interval.is_some() && values.timeline.is_none(),
         "--timeline interval: there is no timeline; expected --timeline FILE,interval=TIME",
@@ -46,7 +42,7 @@ pub fn settings(
         let Some(path) = path else {
             return Ok(None);
         };
-        let is_inherited = !values.is_given(option) && inherited;
+        let is_inherited = outputs.is_inherited(option, values);
         if is_inherited && !names_process(path.as_encoded_bytes()) {
             return Ok(None);
         }

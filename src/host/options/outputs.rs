@@ -6,7 +6,7 @@
 //! live in another directory tree, or belong to another user.
 
 use super::table::Values;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::output::{self, OutputError, Target};
 use crate::path_template::PathBuffer;
 use crate::process;
@@ -16,12 +16,14 @@ use std::os::unix::ffi::OsStrExt;
 /// The outputs, looked at before the script starts.
 #[derive(Default)]
 pub struct Outputs {
+    /// Whether an outer host has started this process: what variables alone give may be from there.
+    pub inherited: bool,
     /// Lines to be shown before the script runs.
     pub notices: Vec<String>,
     /// Options with an output that cannot be written: child processes shall not inherit it.
     pub missing: Vec<&'static str>,
     /// The files that were chosen, with links followed, and by which option.
-    files: Vec<(Vec<u8>, &'static str)>,
+    pub(super) files: Vec<(Vec<u8>, &'static str)>,
 }
 
 /// The file of `--stats`. Outputs are named by their option and, behind a space, the key of their path.
@@ -34,6 +36,11 @@ pub const FAIL_LOG: &str = "--fail log";
 pub const LIVE_FILE: &str = "--live";
 
 impl Outputs {
+    /// Whether an outer host may have handed the values of an option on.
+    pub fn is_inherited(&self, option: &str, values: &Values) -> bool {
+        self.inherited && !values.is_given(option)
+    }
+
     /// Looks at the path of an output, an absolute one. Returns `None` if it cannot be written to, which is then one of the
     /// notices. `is_inherited`: an outer host handed the path on.
     pub fn choose(
@@ -42,7 +49,7 @@ impl Outputs {
         path: &OsStr,
         values: &mut Values,
         is_inherited: bool,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         let option = output.split(' ').next().unwrap_or_default();
         let name = format!("{}{}", values.name(option), &output[option.len()..]);
         let path = path.as_bytes().to_vec();
@@ -72,7 +79,7 @@ impl Outputs {
         name: &str,
         path: &[u8],
         file: Option<Vec<u8>>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let Some(file) = file else { return Ok(()) };
         if let Some((_, other)) = self.files.iter().find(|(known, _)| *known == file) {
             return Err(Error::option(format!(

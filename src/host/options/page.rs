@@ -3,7 +3,7 @@
 
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use super::table::Values;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::observe::pyhostctl_process;
 use crate::observe::report::{Destination, Format, Stats};
 use crate::observe::timeline::{self, pages::Renderer};
@@ -21,7 +21,7 @@ pub fn plan(
     prints_path: bool,
     values: &mut Values,
     outputs: &mut Outputs,
-) -> Result<Option<Stats>, Error> {
+) -> Result<Option<Stats>> {
     let Destination::File(template) = &asked.to else {
         return Ok(Some(asked));
     };
@@ -53,7 +53,7 @@ fn find(
     prints_path: bool,
     values: &mut Values,
     outputs: &mut Outputs,
-) -> Result<Option<Renderer>, Error> {
+) -> Result<Option<Renderer>> {
     let Some(program) = pyhostctl_process::find() else {
         return Ok(None);
     };
@@ -86,7 +86,7 @@ fn is_file(template: &[u8]) -> bool {
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a
 /// name with `%p`, so that forked children write none.
-pub fn default_file() -> Result<OsString, Error> {
+pub fn default_file() -> Result<OsString> {
     let name = format!("pyhost-{}.html", process::id());
     let path = std::path::absolute(name).map_err(|_| {
         Error::option(

@@ -3,7 +3,7 @@
 use super::table::Values;
 use super::{Options, baked, refuse_if};
 use crate::allocator::Allocator;
-use crate::error::Error;
+use crate::error::Result;
 use crate::heap::bounded_heap::Size;
 use crate::heap::retention::Retention;
 use crate::libc_exports::native::Mode;
@@ -18,7 +18,7 @@ pub struct RegionSettings {
 }
 
 /// Reads the option; if it is silent, the build's value holds.
-pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
+pub fn settings(values: &Values) -> Result<RegionSettings> {
     let asked = values.region.map(|Size(size)| size);
     Ok(RegionSettings {
         size: baked::lower_bytes(values.name("--region"), asked, baked::region())?,
@@ -29,7 +29,7 @@ pub fn settings(values: &Values) -> Result<RegionSettings, Error> {
 
 /// The choice of `--retain`: with a region or a cap, `small` unless another is asked for, since what is kept of
 /// freed memory would be resident beside what is live.
-pub fn retain(values: &Values, bounded: bool) -> Result<Retention, Error> {
+pub fn retain(values: &Values, bounded: bool) -> Result<Retention> {
     let held = baked::lower_retain(values.name("--retain"), values.retain, baked::retain())?;
     Ok(match held {
         None if bounded => Retention::Small,
@@ -40,7 +40,7 @@ pub fn retain(values: &Values, bounded: bool) -> Result<Retention, Error> {
 }
 
 /// Refuses what does not go with a region, or without one.
-pub fn check(options: &Options) -> Result<(), Error> {
+pub fn check(options: &Options) -> Result<()> {
     let RegionSettings {
         size,
         lock,

@@ -3,7 +3,7 @@
 use super::kinds::{COMMA, SEMICOLON};
 use super::reader::Given;
 use super::table::{ROWS, Row, Values, row_of};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use pyhost_os::semicolon_list;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,7 +14,7 @@ impl Values {
         &mut self,
         row: &'static Row,
         given: impl Iterator<Item = Given<'a>>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut seen = Vec::new();
         for given in given {
             let (part, by_variable) = (given.part, given.by_variable);
@@ -108,66 +108,38 @@ mod tests {
 
     #[test]
     fn children_inherit_what_was_given() {
-        for (option, text, variable) in [
-            (
-                "--fail",
-                "obj=every=2,log=/a,,b;c",
-                "obj=every=2;log=/a,,b;;c",
-            ),
-            ("--cap", "64M", "67108864"),
-            (
-                "--timeline",
-                "/tmp/a,interval=10ms",
-                "/tmp/a,interval=0.01s",
-            ),
-            ("--guard", "all", "min=1024B,every=1"),
-            (
-                "--leak-check",
-                "native,suppressions=/a,unused,suppressions=/b,status=3",
-                "native;status=3;suppressions=/a;suppressions=/b;unused",
-            ),
-            ("--lines", "64K,seed=7,native", "65536,seed=7,native"),
-            ("--lines", "native", "native"),
-            ("--lines", "off", "off"),
-            ("--lines", "on,seed=0", "131072,seed=0"),
-            ("--timeline", "/a,interval=1m", "/a,interval=60s"),
-            (
-                "--numpy",
-                "limit=auto,region=100",
-                "limit=auto,region=100B:100B",
-            ),
-            ("--numpy", "limit=1KiB", "limit=1024B"),
-            ("--live", "/tmp/a,b", "/tmp/a,b"),
-            ("--brief", "/tmp/a,b;c", "/tmp/a,b;c"),
-            ("--stats", "file=/a,,b;c,json", "json,file=/a,,b;c"),
-            (
-                "--numpy",
-                "bfc,region=64M:1G",
-                "bfc,region=67108864B:1073741824B",
-            ),
-            (
-                "--numpy",
-                "limit=10,numa=1,align=64,huge-pages=never",
-                "align=64,huge-pages=never,numa=1,limit=10",
-            ),
-            (
-                "--region",
-                "64M,huge-pages,lock",
-                "67108864,lock,huge-pages",
-            ),
-            ("--debug-hooks", "1", "1"),
+        for line in [
+            "--fail=obj=every=2,log=/a,,b;c -> obj=every=2;log=/a,,b;;c",
+            "--cap=64M -> 67108864",
+            "--timeline=/tmp/a,interval=10ms -> /tmp/a,interval=0.01s",
+            "--guard=all -> min=1024B,every=1",
+            "--leak-check=native,suppressions=/a,unused,suppressions=/b,status=3 -> native;status=3;suppressions=/a;suppressions=/b;unused",
+            "--lines=64K,seed=7,native -> 65536,seed=7,native",
+            "--lines=native -> native",
+            "--lines=off -> off",
+            "--lines=on,seed=0 -> 131072,seed=0",
+            "--timeline=/a,interval=1m -> /a,interval=60s",
+            "--numpy=limit=auto,region=100 -> limit=auto,region=100B:100B",
+            "--numpy=limit=1KiB -> limit=1024B",
+            "--live=/tmp/a,b -> /tmp/a,b",
+            "--brief=/tmp/a,b;c -> /tmp/a,b;c",
+            "--stats=file=/a,,b;c,json -> json,file=/a,,b;c",
+            "--numpy=bfc,region=64M:1G -> bfc,region=67108864B:1073741824B",
+            "--numpy=limit=10,numa=1,align=64,huge-pages=never -> align=64,huge-pages=never,numa=1,limit=10",
+            "--region=64M,huge-pages,lock -> 67108864,lock,huge-pages",
+            "--debug-hooks=1 -> 1",
         ] {
-            let row = row_of(option.as_bytes()).unwrap();
-            let word = format!("{option}={text}");
+            let (word, variable) = line.split_once(" -> ").unwrap();
+            let row = row_of(word.split('=').next().unwrap().as_bytes()).unwrap();
             let mut values = Values::default();
             let arguments = std::iter::once(word.as_bytes());
             values.read(row, parts_of(row, arguments, None)).unwrap();
-            assert_eq!(values.variable(row), variable, "{option}");
+            assert_eq!(values.variable(row), variable, "{line}");
             let mut again = Values::default();
             let inherited = Some(variable.as_bytes());
             let nothing = std::iter::empty();
             again.read(row, parts_of(row, nothing, inherited)).unwrap();
-            assert_eq!(again.variable(row), variable, "{option}");
+            assert_eq!(again.variable(row), variable, "{line}");
             assert_eq!(values.exports(&[]).len(), 1);
             assert_eq!(again.exports(&[]).len(), 0);
         }

@@ -6,7 +6,7 @@ use super::kinds::Help;
 use super::reader::{host_options, parts_of};
 use super::table::{Form, ROWS, Values, row_of};
 use crate::check::leaks::DEFAULT_STATUS;
-use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error};
+use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error, Result};
 use crate::observe::report::command::program;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
@@ -31,7 +31,7 @@ pub const STATUSES: [(i32, &str); 4] = [
 
 /// Checks the host's words, which follow the program's name: each is an option of the host's that has a value if and only
 /// if it takes one.
-pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<(), Error> {
+pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<()> {
     for found in host_options(words) {
         let name = String::from_utf8_lossy(found.name);
         let value = String::from_utf8_lossy(found.value.unwrap_or_default());
@@ -88,7 +88,7 @@ fn unknown(name: &str) -> String {
 ///
 /// # Errors
 /// An option of the host's among Python's, or the value of one in a word of its own, where it would be taken for the program.
-pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
+pub fn check_rest(rest: &[OsString]) -> Result<()> {
     let mut late = None;
     program(rest.get(1..).unwrap_or_default(), |word| {
         let name = word.split(|&byte| byte == b'=').next().unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn check_rest(rest: &[OsString]) -> Result<(), Error> {
 
 /// Refuses `--live DIR` or `--stats json`: a word that could be the value of the last option is not there while the word
 /// after it is, or is a directory that holds no program.
-fn check_program(rest: &[OsString]) -> Result<(), Error> {
+fn check_program(rest: &[OsString]) -> Result<()> {
     let [last, program, following @ ..] = rest else {
         return Ok(());
     };

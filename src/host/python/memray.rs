@@ -7,9 +7,8 @@
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
 use crate::check::leaks;
-use crate::cpython::extensions;
-use crate::cpython::frames;
 use crate::cpython::objects::Gil;
+use crate::cpython::{extensions, frames};
 use crate::descriptor::notice;
 use crate::heap::bounded_heap;
 use crate::libc_exports::native::{self, Mode};

@@ -11,7 +11,7 @@ use pyhost_os::process;
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 
-/// An output file that is being written.
+/// An output file that is being written. Nothing is left of one that is dropped.
 pub struct Draft<'a> {
     /// The final path.
     place: &'a PathBuffer,
@@ -19,7 +19,8 @@ pub struct Draft<'a> {
     part: Option<PathBuffer>,
     /// Whether there was nothing at its place.
     is_new: bool,
-    file: Fd,
+    /// `None` once it is finished.
+    file: Option<Fd>,
 }
 
 /// How many names are tried for a part: another process may have left one of the same id.
@@ -45,7 +46,7 @@ impl<'a> Draft<'a> {
             place,
             part: None,
             is_new,
-            file,
+            file: Some(file),
         })
     }
 
@@ -62,7 +63,7 @@ impl<'a> Draft<'a> {
             place,
             part: Some(part),
             is_new: target == Target::New,
-            file,
+            file: Some(file),
         })
     }
 
@@ -92,25 +93,22 @@ impl<'a> Draft<'a> {
 
     /// The file's descriptor, open as long as the draft is.
     pub fn descriptor(&self) -> c_int {
-        self.file.as_raw_fd()
+        self.file.as_ref().map_or(-1, Fd::as_raw_fd)
     }
 
     /// Moves the whole file to its place. Returns the open file if it is the one at its place: `None` where it
     /// could only be copied.
-    pub fn finish(self) -> Result<Option<Fd>, Errno> {
-        let Some(part) = &self.part else {
-            return Ok(Some(self.file));
-        };
-        let Err(error) = file::rename(part.as_c_str(), self.place.as_c_str()) else {
-            return Ok(Some(self.file));
-        };
-        // A file that is a mount point, or another user's in a sticky directory, stays where it is.
-        let copied = match self.is_new {
-            true => Err(error),
-            false => self.copy().map_err(|_| error),
-        };
-        let _ = file::unlink(part.as_c_str());
-        copied.map(|()| None)
+    pub fn finish(mut self) -> Result<Option<Fd>, Errno> {
+        if let Some(part) = &self.part
+            && let Err(error) = file::rename(part.as_c_str(), self.place.as_c_str())
+        {
+            // A file that is a mount point, or another user's in a sticky directory, stays where it is.
+            return match self.is_new {
+                true => Err(error),
+                false => self.copy().map(|()| None).map_err(|_| error),
+            };
+        }
+        Ok(self.file.take())
     }
 
     /// Copies the part over the file that is at its place.
@@ -121,7 +119,7 @@ impl<'a> Draft<'a> {
         let mut room = [0u8; 4096];
         let mut length = 0;
         let copied = loop {
-            match file::read_at(&self.file, &mut room, length) {
+            match file::read_at(&self.descriptor(), &mut room, length) {
                 Ok(0) => break Ok(()),
                 Ok(read) if file::write_at(&place, &room[..read], length) == Ok(read) => {
                     length += read as u64;
@@ -133,16 +131,15 @@ impl<'a> Draft<'a> {
         let _ = file::truncate(&place, if copied.is_ok() { length } else { 0 });
         copied
     }
+}
 
-    /// Leaves nothing of what was begun.
-    pub fn discard(self) {
-        let begun = match &self.part {
-            Some(part) => Some(part),
-            None => Some(self.place).filter(|_| self.is_new),
-        };
-        let _ = match begun {
-            Some(path) => file::unlink(path.as_c_str()),
-            None => file::truncate(&self.file, 0),
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        let _ = match (&self.file, &self.part) {
+            (None, _) => Ok(()),
+            (_, Some(part)) => file::unlink(part.as_c_str()),
+            (_, None) if self.is_new => file::unlink(self.place.as_c_str()),
+            (Some(file), None) => file::truncate(file, 0),
         };
     }
 }

@@ -102,7 +102,7 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
 
     let draft = Draft::begin(&path, Target::Old, 0).unwrap();
     write(&draft, "two");
-    draft.discard();
+    drop(draft);
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(fs::read_to_string(&left).unwrap(), "left");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2);

@@ -177,12 +177,8 @@ impl Bfc {
     /// A smaller size gives the tail back by the rule that splits a chunk for a request: not
     /// where that would be less than what stays. A larger one takes the next chunk, if that is
     /// free and large enough, and splits by the same rule.
-    pub fn reallocate_in_place(
-        &mut self,
-        pointer: *mut u8,
-        bytes: usize,
-    ) -> Option<(usize, usize)> {
-        let handle = self.live(pointer)?;
+    pub fn reallocate_in_place(&mut self, block: *mut u8, bytes: usize) -> Option<(usize, usize)> {
+        let handle = self.live(block)?;
         let bytes = bytes.max(1);
         let granules = granules_of(bytes)?;
         let before = self.chunks[handle];

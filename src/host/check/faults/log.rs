@@ -14,8 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// Descriptors from here on: the script sees the numbers that it would see without the host.
 const FIRST_DESCRIPTOR: c_int = 200;

@@ -63,11 +63,9 @@ pub fn start(settings: &FaultSettings, when_enabled: fn(bool)) {
     if let Some(path) = &settings.log {
         log::start(path, settings.fresh_log);
     }
-    for rule in settings.rules.iter().filter(|rule| rule.is_a_rule()) {
-        rules::add(rule);
-    }
     let texts = settings.rules.iter().filter(|rule| rule.is_a_rule());
-    let _ = STATE.texts.set(texts.map(Spec::to_string).collect());
+    let texts = texts.inspect(|rule| rules::add(rule)).map(Spec::to_string);
+    let _ = STATE.texts.set(texts.collect());
     rules::call_when_enabled(when_enabled);
     STATE.on.store(true, Relaxed);
 }

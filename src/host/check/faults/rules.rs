@@ -14,10 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 /// Rules of the command line and of the script together: a bit each.
 const RULES: usize = 32;
 
-const ALL: u8 = 0;
-const NTH: u8 = 1;
-const EVERY: u8 = 2;
-const CHANCE: u8 = 3;
+const NTH: u8 = 0;
+const EVERY: u8 = 1;
+const CHANCE: u8 = 2;
 
 struct Rule {
     accounts: AtomicU32,
@@ -124,31 +123,24 @@ pub fn open(spec: Option<&Spec>) -> Option<Handle> {
         Some(spec) => Some(lay(spec)?),
         None => None,
     };
+    let mut begin = index.map_or(0, |index| 1 << index);
     if STATE.open.fetch_add(1, AcqRel) == 0 {
-        STATE
-            .active
-            .fetch_or(STATE.when_open.load(Relaxed), Release);
+        begin |= STATE.when_open.load(Relaxed);
     }
-    if let Some(index) = index {
-        STATE.active.fetch_or(1 << index, Release);
-    }
+    STATE.active.fetch_or(begin, Release);
     Some(Handle(index))
 }
 
 /// Closes what [`open`] opened, once; the requests and the injected failures of its rule.
 pub fn close(handle: Handle) -> (u64, u64) {
-    if let Some(index) = handle.0 {
-        STATE.active.fetch_and(!(1 << index), AcqRel);
-    }
+    let own = handle.0.map_or(0, |index| 1 << index);
+    let mut end = own;
     if STATE.open.fetch_sub(1, AcqRel) == 1 {
-        STATE
-            .active
-            .fetch_and(!STATE.when_open.load(Relaxed), AcqRel);
+        end |= STATE.when_open.load(Relaxed);
     }
+    STATE.active.fetch_and(!end, AcqRel);
     let seen = handle.seen();
-    if let Some(index) = handle.0 {
-        STATE.taken.fetch_and(!(1 << index), Release);
-    }
+    STATE.taken.fetch_and(!own, Release);
     seen
 }
 
@@ -179,7 +171,7 @@ impl Rule {
     /// Becomes the rule of `spec`, which has seen nothing yet.
     fn set(&self, spec: &Spec) {
         let (choice, number, seed) = match spec.choice {
-            Choice::All | Choice::Nothing => (ALL, 0, 0),
+            Choice::All | Choice::Nothing => (EVERY, 1, 0),
             Choice::Nth(number) => (NTH, number, 0),
             Choice::Every(number) => (EVERY, number, 0),
             // A float of 1.0 times 2^64 saturates: each draw but one is below it.
@@ -204,7 +196,6 @@ impl Rule {
         let count = self.requests.fetch_add(1, Relaxed) + 1;
         let number = self.number.load(Relaxed);
         let fails = match self.choice.load(Relaxed) {
-            ALL => true,
             NTH => count == number,
             EVERY => count.is_multiple_of(number.max(1)),
             _ => draw(self.seed.load(Relaxed), count) < number,

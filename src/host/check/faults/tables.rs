@@ -2,10 +2,9 @@
 //! allocator. What lies beneath serves, frees and books as it would without.
 
 use super::fails_of;
-use crate::cpython::functions::KeptTable;
+use crate::cpython::functions::{KeptTable, Pointer};
 use crate::ledger::Account;
 use pyo3::ffi::{PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
-use std::ffi::c_void;
 use std::ptr::null_mut;
 
 const RAW: usize = Account::Raw as usize;
@@ -31,20 +30,16 @@ macro_rules! ask {
     };
 }
 
-extern "C" fn malloc<const A: usize>(ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn malloc<const A: usize>(ctx: Pointer, size: usize) -> Pointer {
     ask!(A, size, STATE.domains[A], malloc(ctx, size))
 }
 
-extern "C" fn calloc<const A: usize>(ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
+extern "C" fn calloc<const A: usize>(ctx: Pointer, count: usize, size: usize) -> Pointer {
     let bytes = count.saturating_mul(size);
     ask!(A, bytes, STATE.domains[A], calloc(ctx, count, size))
 }
 
-extern "C" fn realloc<const A: usize>(
-    ctx: *mut c_void,
-    pointer: *mut c_void,
-    size: usize,
-) -> *mut c_void {
+extern "C" fn realloc<const A: usize>(ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
     ask!(A, size, STATE.domains[A], realloc(ctx, pointer, size))
 }
 
@@ -72,7 +67,7 @@ pub fn over(domain: PyMemAllocatorDomain, table: PyMemAllocatorEx) -> PyMemAlloc
     }
 }
 
-extern "C" fn arena_alloc(ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn arena_alloc(ctx: Pointer, size: usize) -> Pointer {
     ask!(ARENA, size, STATE.arenas, alloc(ctx, size))
 }
 

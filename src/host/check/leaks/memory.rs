@@ -289,9 +289,7 @@ fn read_maps() -> Option<Table<u8>> {
     let mut buffer = [0u8; 4096];
     let file = small_file::open(c"/proc/self/maps")?;
     while let Ok(count @ 1..) = file::read(&file, &mut buffer) {
-        buffer[..count].iter().for_each(|&byte| {
-            text.push(byte);
-        });
+        text.extend(buffer[..count].iter().copied());
     }
     Some(text)
 }

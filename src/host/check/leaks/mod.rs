@@ -20,15 +20,12 @@ pub use types::look as look_at_types;
 
 use crate::allocator::Allocator;
 use crate::check::stacks;
-use crate::cpython::IS_FREE_THREADED;
-use crate::cpython::freelists;
 use crate::cpython::imports::{self, Watcher};
-use crate::cpython::interpreters;
-use crate::cpython::layout::objects_in_blocks::{self, NAME};
+use crate::cpython::layout::objects_in_blocks::{self, Memory, NAME};
 use crate::cpython::objects::Gil;
-use crate::cpython::threads;
+use crate::cpython::{IS_FREE_THREADED, freelists, interpreters, threads};
 use crate::descriptor::notice;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::heap::call_site::CallSite;
 use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::gate::Closed;
@@ -109,9 +106,8 @@ impl Group {
     pub fn place(&self) -> Option<(&str, i32)> {
         match self.site {
             Some(site) => Some((site.file(), site.line)),
-            None => {
-                Some((self.source.file(), self.source.line)).filter(|(file, _)| !file.is_empty())
-            }
+            None if self.source.file().is_empty() => None,
+            None => Some((self.source.file(), self.source.line)),
         }
     }
 
@@ -179,7 +175,7 @@ pub fn start(
     allocator: Allocator,
     debug_hooks: bool,
     suppressions: Suppressions,
-) -> Result<(), Error> {
+) -> Result<()> {
     if scope == Scope::Off {
         return Ok(());
     }
@@ -250,23 +246,12 @@ fn scope() -> Scope {
 }
 
 fn accounts() -> &'static [Account] {
-    match scope() {
-        Scope::Native => &Account::WITH_BLOCKS,
-        _ => {
-            const {
-                Account::WITH_BLOCKS
-                    .split_at(Account::WITH_BLOCKS.len() - 1)
-                    .0
-            }
-        }
-    }
+    let all = &Account::WITH_BLOCKS;
+    &all[..all.len() - usize::from(scope() != Scope::Native)]
 }
 
 fn front() -> usize {
-    match STATE.debug_hooks.load(Relaxed) {
-        true => HOOK,
-        false => 0,
-    }
+    HOOK * usize::from(STATE.debug_hooks.load(Relaxed))
 }
 
 /// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
@@ -309,9 +294,7 @@ pub fn findings() -> Option<&'static Findings> {
 fn arrays_of_region() -> Option<Table<(usize, usize)>> {
     let chunks = region::live_chunks()?;
     let mut table = new_table(chunks.len())?;
-    chunks.iter().for_each(|&chunk| {
-        table.push(chunk);
-    });
+    table.extend(chunks.iter().copied());
     Some(table)
 }
 
@@ -376,7 +359,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
 }
 
 /// The type of the object in a block, and where the block was allocated.
-fn kind_of(block: &Block, memory: &impl objects_in_blocks::Memory) -> ([u8; NAME], Option<Site>) {
+fn kind_of(block: &Block, memory: &impl Memory) -> ([u8; NAME], Option<Site>) {
     let name = block.object.map_or([0; NAME], |object| {
         objects_in_blocks::type_name(memory, object.kind)
     });
@@ -393,7 +376,7 @@ fn rule_for<'a>(
     closed: &Closed,
     rules: &'a Suppressions,
     block: &Block,
-    memory: &impl objects_in_blocks::Memory,
+    memory: &impl Memory,
 ) -> Option<&'a Rule> {
     let mut room = [0; 1024];
     let (name, site) = kind_of(block, memory);
@@ -430,12 +413,7 @@ fn text_of(name: &[u8; NAME]) -> &str {
     str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
 }
 
-fn add(
-    closed: &Closed,
-    groups: &mut Table<Group>,
-    block: &Block,
-    memory: &impl objects_in_blocks::Memory,
-) {
+fn add(closed: &Closed, groups: &mut Table<Group>, block: &Block, memory: &impl Memory) {
     let (name, site) = kind_of(block, memory);
     let (origin, size) = (origin_of(closed, block), asked(block));
     let same = |group: &&mut Group| {

@@ -87,11 +87,6 @@ fn read(thread: &Tracee, room: &[AtomicU64]) {
     }
     thread.read_registers(room);
     // A signal that has stopped it first is still to come.
-    let is_interrupt = status >> 16 == libc::PTRACE_EVENT_STOP;
-    let signal = if is_interrupt {
-        0
-    } else {
-        libc::WSTOPSIG(status)
-    };
-    thread.detach(signal);
+    let is_own = status >> 16 == libc::PTRACE_EVENT_STOP;
+    thread.detach(if is_own { 0 } else { libc::WSTOPSIG(status) });
 }

@@ -8,7 +8,7 @@ use super::MOST_BLOCKS;
 use super::reach::Readable;
 use super::table::{Table, new_table};
 use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
-use crate::cpython::objects::{Gil, Owned, Raised, or_none};
+use crate::cpython::objects::{Gil, Owned, Returned, or_none};
 use crate::heap::{self, leak_mark, region};
 use crate::ledger::Account;
 use crate::python::numpy;
@@ -114,7 +114,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
         let Some(frames) = frames_of(gil, account, start, front) else {
             continue;
         };
-        let mut add = || -> Result<(), Raised<'_>> {
+        let mut add = || -> Returned<'_, ()> {
             let frame = frames.tuple_item(0)?;
             let (name, line) = (frame.tuple_item(0)?, frame.tuple_item(1)?.number()?);
             // tracemalloc keeps one object a name up to 3.14. 3.15 may make a new one each time, so the
@@ -145,9 +145,7 @@ impl Sites {
             }
         }
         let start = self.names.len();
-        text.iter().for_each(|&byte| {
-            self.names.push(byte);
-        });
+        self.names.extend(text.iter().copied());
         (start, text.len())
     }
 }

@@ -8,47 +8,30 @@ use crate::ledger::{Account, REPORTED};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Text with `*` for any text. It may lie anywhere in what is matched, unless `^` or `$` binds it to an end.
+/// Text with `*` for any text, which may lie anywhere in what is matched, unless `^` or `$` binds it to an end: its parts
+/// between the `*`, with one at each end that is not bound.
 #[derive(Clone, Debug)]
-struct Pattern {
-    parts: Vec<String>,
-    at_start: bool,
-    at_end: bool,
-}
+struct Pattern(Vec<String>);
 
 impl Pattern {
     fn new(text: &str) -> Self {
         let inner = text.strip_prefix('^').unwrap_or(text);
         let bare = inner.strip_suffix('$').unwrap_or(inner);
-        Pattern {
-            parts: bare.split('*').map(str::to_owned).collect(),
-            at_start: inner.len() < text.len(),
-            at_end: bare.len() < inner.len(),
-        }
+        let [before, after] =
+            [inner == text, bare == inner].map(|is_free| if is_free { "*" } else { "" });
+        let whole = format!("{before}{bare}{after}");
+        Pattern(whole.split('*').map(str::to_owned).collect())
     }
 
     fn matches(&self, text: &str) -> bool {
-        let Some((first, others)) = self.parts.split_first() else {
-            return false;
+        let [first, middle @ .., last] = self.0.as_slice() else {
+            return self.0 == [text];
         };
-        let mut rest = match (self.at_start, self.at_end && others.is_empty()) {
-            (true, true) => return text == first,
-            (false, true) => return text.ends_with(first.as_str()),
-            (true, false) => text.strip_prefix(first.as_str()),
-            (false, false) => text.split_once(first.as_str()).map(|(_, rest)| rest),
-        };
-        let Some((last, middle)) = others.split_last() else {
-            return rest.is_some();
-        };
+        let mut rest = text.strip_prefix(first.as_str());
         for part in middle {
-            rest = rest
-                .and_then(|rest| rest.split_once(part.as_str()))
-                .map(|(_, rest)| rest);
+            rest = rest.and_then(|rest| Some(rest.split_once(part.as_str())?.1));
         }
-        rest.is_some_and(|rest| match self.at_end {
-            true => rest.ends_with(last.as_str()),
-            false => rest.contains(last.as_str()),
-        })
+        rest.is_some_and(|rest| rest.ends_with(last.as_str()))
     }
 }
 

@@ -71,10 +71,7 @@ impl Kinds for Types<'_> {
             let word = head.get(place..place + WORD)?;
             word.try_into().ok().map(usize::from_ne_bytes)
         };
-        let front = match word(WORD) == Some(HOOKED) {
-            true => super::HOOK,
-            false => 0,
-        };
+        let front = super::HOOK * usize::from(word(WORD) == Some(HOOKED));
         let size = bytes.checked_sub(front)?;
         let word_at = |at: usize| word(at - address);
         let found =

@@ -315,18 +315,14 @@ pub unsafe fn realloc_by(function: &Symbol<Resize>, pointer: *mut u8, size: usiz
 }
 
 /// Gives a block that is not mimalloc's to a function behind the host's own; `None` if it is missing.
-fn pass_on<F: Copy, R>(
-    function: &Symbol<F>,
-    pointer: *mut u8,
-    call: impl FnOnce(F) -> R,
-) -> Option<R> {
+fn pass_on<F: Copy, R>(real: &Symbol<F>, pointer: *mut u8, call: impl FnOnce(F) -> R) -> Option<R> {
     double_free::refuse_if_ours(pointer);
     resolve();
     if mode() == Mode::Off {
-        return function.get().map(call);
+        return real.get().map(call);
     }
     PASSING_ON.fetch_add(1, Relaxed);
-    let result = function.get().map(call);
+    let result = real.get().map(call);
     PASSING_ON.fetch_sub(1, Relaxed);
     result
 }

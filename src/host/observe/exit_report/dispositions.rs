@@ -18,13 +18,13 @@
 use crate::libc_exports::native::next::{self, Setter};
 use crate::observe::live;
 use crate::process;
+use libc::{sigaction, sighandler_t};
 use pyhost_os::calls;
 use pyhost_os::mapping::FromZeros;
 use pyhost_os::signals::FAULTS;
 use std::ffi::c_int;
 use std::ptr::null;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// One more than the highest signal.
 const SIGNALS: usize = 65;
@@ -253,11 +253,7 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
 ///
 /// # Safety
 /// Structures or null, perhaps one for both, and a handler as the flags say.
-pub unsafe fn set_action(
-    signal: c_int,
-    new: *const libc::sigaction,
-    old: *mut libc::sigaction,
-) -> c_int {
+pub unsafe fn set_action(signal: c_int, new: *const sigaction, old: *mut sigaction) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let Some(view) = watched(signal) else {
@@ -275,11 +271,7 @@ pub unsafe fn set_action(
 }
 
 /// Sets a handler by libc's `function`. Returns the one before, or `SIG_ERR`.
-pub fn set_handler(
-    function: Option<Setter>,
-    signal: c_int,
-    handler: libc::sighandler_t,
-) -> libc::sighandler_t {
+pub fn set_handler(function: Option<Setter>, signal: c_int, handler: sighandler_t) -> sighandler_t {
     if let Some(view) = watched(signal).filter(|_| handler == libc::SIG_DFL) {
         let before = change(signal, view, Some(Disposition::default()));
         return before.map_or(libc::SIG_ERR, |before| before.handler());

@@ -24,16 +24,13 @@ use crate::cpython::objects::Gil;
 use crate::descriptor::{Descriptor, name_process, notice};
 use crate::error::CAP_EXHAUSTED;
 use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
-use crate::ledger::HEADER;
-use crate::ledger::LEDGER;
+use crate::ledger::{HEADER, LEDGER};
 use crate::libc_exports::native;
 use crate::limit::caps::{How, Refusal};
-use crate::observe::live;
-use crate::observe::peak;
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
-use crate::observe::resident_peak;
+use crate::observe::{live, peak, resident_peak};
 use crate::path_template::names_process;
 use crate::process;
 use crate::python::numpy;

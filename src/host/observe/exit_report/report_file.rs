@@ -128,13 +128,8 @@ fn write_draft(
     target: Target,
 ) -> Result<(), Failure> {
     let draft = Draft::begin(path, target, 0)?;
-    match fill(report, format, draft.descriptor()) {
-        Ok(()) => draft.finish().map(drop).map_err(Failure::from),
-        Err(why) => {
-            draft.discard();
-            Err(why)
-        }
-    }
+    fill(report, format, draft.descriptor())?;
+    draft.finish().map(drop).map_err(Failure::from)
 }
 
 /// Writes into a descriptor of the caller's, if it is still the one of the start.

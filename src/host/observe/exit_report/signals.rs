@@ -27,6 +27,7 @@ use crate::limit::caps;
 use crate::observe::live;
 use crate::observe::report::Ending;
 use crate::process;
+use libc::{siginfo_t, ucontext_t};
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::signals::{FAULTS, STOPS, handler_stack, set_handler_stack, signal_name};
@@ -70,11 +71,7 @@ fn is_faulthandlers(signal: c_int) -> bool {
 ///
 /// # Safety
 /// The arguments of a handler, or null.
-pub unsafe extern "C" fn handle(
-    signal: c_int,
-    info: *const libc::siginfo_t,
-    context: *const libc::ucontext_t,
-) {
+pub unsafe extern "C" fn handle(signal: c_int, info: *const siginfo_t, context: *const ucontext_t) {
     let _errno = KeptErrno::new();
     // SAFETY: the caller's duty.
     let (info, context) = unsafe { (info.as_ref(), context.as_ref()) };
@@ -96,13 +93,13 @@ pub unsafe extern "C" fn handle(
 }
 
 /// Whether this process has sent itself the signal.
-fn is_own(info: &libc::siginfo_t) -> bool {
+fn is_own(info: &siginfo_t) -> bool {
     // SAFETY: a signal that was sent has the sender's id; of another the condition before is false.
     dispositions::was_sent(info) && unsafe { info.si_pid() } == process::id()
 }
 
 /// Whether a fault was at a file of the host's own, without which it goes on.
-fn goes_on(info: &libc::siginfo_t) -> bool {
+fn goes_on(info: &siginfo_t) -> bool {
     const BUS_ADRERR: c_int = 2; // the object has no such page
     // SAFETY: a fault has an address.
     info.si_code == BUS_ADRERR && live::goes_on_without_file(unsafe { info.si_addr() }.addr())
@@ -141,7 +138,7 @@ impl fmt::Display for Cause {
 }
 
 /// What is known of a fault. A signal that a process has sent is no fault.
-fn cause(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> Option<Cause> {
+fn cause(signal: c_int, info: &siginfo_t, context: &ucontext_t) -> Option<Cause> {
     let (address, is_write) = access(info, context);
     if let Some(fault) = guards::fault_at(address, is_write) {
         return Some(Cause::Guarded(fault));
@@ -155,7 +152,7 @@ fn cause(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> O
 }
 
 /// Writes the report, then lets the signal take its course.
-fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
+fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
     let fault = fault.filter(|_| BY_ADDRESS.contains(&signal));
     let cause = fault.and_then(|(info, context)| cause(signal, info, context));
     // Here, since the walk must begin on the stack that the handler was called on.
@@ -199,7 +196,7 @@ fn end_by(signal: c_int, fault: Option<(&libc::siginfo_t, &libc::ucontext_t)>) {
 /// A register with bytes of the debug hooks, at a fault by an address that no memory can have, or by something else that is
 /// forbidden. The processor does not say by what ("General Protection Exception" and "Stack Exception" in the manual of x86-64).
 #[cfg(target_arch = "x86_64")]
-fn filled(context: &libc::ucontext_t) -> Option<Filled> {
+fn filled(context: &ucontext_t) -> Option<Filled> {
     const STACK: i64 = 12; // by rbp or rsp; the system's signal is SIGBUS
     const GENERAL_PROTECTION: i64 = 13;
     let registers = &context.uc_mcontext.gregs;
@@ -209,7 +206,7 @@ fn filled(context: &libc::ucontext_t) -> Option<Filled> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn filled(_context: &libc::ucontext_t) -> Option<Filled> {
+fn filled(_context: &ucontext_t) -> Option<Filled> {
     Filled::among([]) // not known there
 }
 
@@ -218,7 +215,7 @@ fn filled(_context: &libc::ucontext_t) -> Option<Filled> {
 /// The processor's registers are asked, not `si_addr`: faulthandler, if a script has enabled it
 /// after us, writes its traceback first and then raises the signal again, without an address.
 #[cfg(target_arch = "x86_64")]
-fn access(_info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
+fn access(_info: &siginfo_t, context: &ucontext_t) -> (usize, Option<bool>) {
     // Bit 1 of a page fault's error code, which the system hands on.
     const WRITE: i64 = 1 << 1;
     let registers = &context.uc_mcontext.gregs;
@@ -228,18 +225,18 @@ fn access(_info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option
 
 /// Whether the processor has told the address of a fault.
 #[cfg(target_arch = "x86_64")]
-fn is_page_fault(context: &libc::ucontext_t) -> bool {
+fn is_page_fault(context: &ucontext_t) -> bool {
     const PAGE_FAULT: i64 = 14;
     context.uc_mcontext.gregs[libc::REG_TRAPNO as usize] == PAGE_FAULT
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn is_page_fault(_context: &libc::ucontext_t) -> bool {
+fn is_page_fault(_context: &ucontext_t) -> bool {
     true
 }
 
 #[cfg(target_arch = "aarch64")]
-fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
+fn access(info: &siginfo_t, context: &ucontext_t) -> (usize, Option<bool>) {
     // Of asm/sigcontext.h: records of several kinds lie at a multiple of 16 bytes behind the registers, in 4,096 bytes.
     const FIRST: usize = (size_of::<u64>() * 35).next_multiple_of(16);
     const END: usize = FIRST + 4096;
@@ -271,7 +268,7 @@ fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<
 }
 
 #[cfg(target_arch = "arm")]
-fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<bool>) {
+fn access(info: &siginfo_t, context: &ucontext_t) -> (usize, Option<bool>) {
     // A page fault in the system's words; WnR of DFSR in the manual of the architecture.
     const PAGE_FAULT: libc::c_ulong = 14;
     const WRITE: libc::c_ulong = 1 << 11;
@@ -286,7 +283,7 @@ fn access(info: &libc::siginfo_t, context: &libc::ucontext_t) -> (usize, Option<
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn access_by_signal(info: &libc::siginfo_t) -> (usize, Option<bool>) {
+fn access_by_signal(info: &siginfo_t) -> (usize, Option<bool>) {
     // SAFETY: a signal that was raised has no address but a process id in that place, which is
     // the address of no guarded block.
     (unsafe { info.si_addr() }.addr(), None)

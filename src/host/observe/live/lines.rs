@@ -11,7 +11,7 @@ use super::mapping::{forget_lines, keep_lines};
 use super::own_path;
 use crate::cpython::frames;
 use crate::cpython::functions::add_pending_call;
-use crate::cpython::objects::{Gil, Raised};
+use crate::cpython::objects::{Gil, Returned};
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
@@ -133,7 +133,7 @@ pub fn answer() {
         cell.answer.store(answer as u64, Relaxed);
         cell.answered.store(asked, Release);
     }
-    fn warn(_: Gil<'_>) -> Result<(), Raised<'_>> {
+    fn warn(_: Gil<'_>) -> Returned<'_, ()> {
         warn_if_due();
         Ok(())
     }

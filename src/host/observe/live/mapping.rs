@@ -16,12 +16,11 @@ use pyhost_ledger::own;
 use pyhost_os::file::write_memory;
 use pyhost_os::mapping::{Mapping, Shared, empty, page_size};
 use std::ffi::{c_int, c_void};
-use std::hint;
 use std::ops::Range;
 use std::ptr::with_exposed_provenance;
-use std::slice;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+use std::{hint, slice};
 
 /// The pages of the header and the ledger, on this machine.
 fn pages() -> Option<Range<usize>> {

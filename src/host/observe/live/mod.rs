@@ -16,10 +16,9 @@ mod siblings;
 
 use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
 use crate::errno::Errno;
-use crate::error::{BAD_OPTION, Error};
+use crate::error::{BAD_OPTION, Error, Result};
 use crate::header::ProcessState;
-use crate::ledger::HEADER;
-use crate::ledger::{LEDGER, REPORTED, Snapshot};
+use crate::ledger::{HEADER, LEDGER, REPORTED, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::report::{Ending, Facts};
 use crate::observe::timeline::{self, brief, trouble};
@@ -37,8 +36,7 @@ use std::ffi::{CStr, OsString, c_int};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +115,7 @@ pub fn start(
     argv: &[OsString],
     host_words: usize,
     command: &str,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     begin_clock();
     if *place == LedgerPlace::Own && !shared {
         return Ok(true);
@@ -225,13 +223,8 @@ fn in_file(template: &[u8]) -> bool {
 fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
     let is_placed = match Draft::apart(path, target, 0) {
         Ok(draft) => {
-            let placed = match mapping::onto_file(draft.descriptor()) {
-                Ok(()) => draft.finish(),
-                Err(error) => {
-                    draft.discard();
-                    Err(error)
-                }
-            };
+            let mapped = mapping::onto_file(draft.descriptor());
+            let placed = mapped.and_then(|()| draft.finish());
             let file = placed.inspect_err(|_| {
                 mapping::onto_memory(false);
             })?;
@@ -250,7 +243,7 @@ fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
 }
 
 /// Keeps the ledger in a file of the process's own; false if it cannot, which a notice says.
-fn in_directory(path: &Path, is_required: bool) -> Result<bool, Error> {
+fn in_directory(path: &Path, is_required: bool) -> Result<bool> {
     let why = match prepare(path) {
         Ok(()) => return Ok(true),
         Err(Unfit::Wrong(what)) if is_required => {

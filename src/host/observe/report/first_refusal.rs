@@ -5,11 +5,8 @@
 use super::dossier::{self, Dossier};
 use super::lines;
 use crate::descriptor::{Descriptor, format_into, notice};
-use crate::heap::big_blocks;
-use crate::heap::largest_classes;
-use crate::heap::region;
-use crate::ledger::HEADER;
-use crate::ledger::{Account, LEDGER};
+use crate::heap::{big_blocks, largest_classes, region};
+use crate::ledger::{Account, HEADER, LEDGER};
 use crate::limit::caps::Refusal;
 use crate::observe::timeline::brief;
 use pyhost_os::cell::Latest;

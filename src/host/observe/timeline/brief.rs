@@ -14,8 +14,7 @@ use crate::bytes::Bytes;
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
 use crate::errno::Errno;
 use crate::header::ProcessState;
-use crate::ledger::HEADER;
-use crate::ledger::{LEDGER, Scope, Snapshot};
+use crate::ledger::{HEADER, LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
 use crate::process;
@@ -27,8 +26,7 @@ use std::ffi::c_int;
 use std::fmt::{self, Display, Write};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Bytes of the file at most.
 const ROOM: usize = 4096;

@@ -10,8 +10,7 @@
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into};
 use crate::errno::Errno;
-use crate::ledger::HEADER;
-use crate::ledger::{REPORTED, Scope, Snapshot};
+use crate::ledger::{HEADER, REPORTED, Scope, Snapshot};
 use crate::output::{self, Draft, Target};
 use crate::path_template::PathBuffer;
 use pyhost_os::clock::Utc;
@@ -91,17 +90,9 @@ impl TimelineFile {
     /// Makes the regular file, with its first line.
     fn make_file(&mut self) -> Result<(), Errno> {
         let draft = Draft::begin(&self.path, self.target, libc::O_APPEND)?;
-        match self.write_header(draft.descriptor()) {
-            Ok(length) => {
-                self.file = Some(self.placed(draft)?);
-                self.length = length;
-                Ok(())
-            }
-            Err(error) => {
-                draft.discard();
-                Err(error)
-            }
-        }
+        self.length = self.write_header(draft.descriptor())?;
+        self.file = Some(self.placed(draft)?);
+        Ok(())
     }
 
     /// Moves a draft to its place; the file there, opened to append.
@@ -262,21 +253,16 @@ impl TimelineFile {
         };
         let part = draft.descriptor();
         self.interval *= 2;
-        let header = self.write_header(part).ok();
-        let copied = header.and_then(|length| Some((length, copy_half(self.descriptor(), part)?)));
-        let placed = match copied {
-            Some((header, (samples, length))) => {
-                let file = self.placed(draft).ok();
-                file.map(|file| (Some(file), samples, header + length))
-            }
-            None => {
-                draft.discard();
-                None
-            }
+        let placed = || {
+            let header = self.write_header(part).ok()?;
+            let (samples, length) = copy_half(self.descriptor(), part)?;
+            Some((self.placed(draft).ok(), samples, header + length))
         };
-        match placed {
-            Some(placed) => (self.file, self.samples, self.length) = placed,
-            None => self.interval /= 2,
+        match placed() {
+            Some((Some(file), samples, length)) => {
+                (self.file, self.samples, self.length) = (Some(file), samples, length);
+            }
+            _ => self.interval /= 2,
         }
     }
 }

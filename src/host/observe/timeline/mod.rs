@@ -25,16 +25,14 @@ use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::HEADER;
 use crate::observe::pyhostctl_process;
-use crate::output;
 use crate::path_template::PathBuffer;
-use crate::process;
 use crate::process::Watched;
+use crate::{output, process};
 use file::TimelineFile;
 use pyhost_os::clock;
 use pyhost_os::signals::SignalSet;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 pyhost_os::state! {
     /// The two processes of a timeline.

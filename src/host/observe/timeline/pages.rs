@@ -139,7 +139,6 @@ pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
     let draft = Draft::begin(&place, target, 0).ok()?;
     let streams = [memory.as_raw_fd(), draft.descriptor(), -1];
     if run(renderer, c"/proc/self/fd/0", true, streams) != 0 {
-        draft.discard();
         return None;
     }
     draft.finish().ok()?;

@@ -11,15 +11,14 @@ use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::allocator::Allocator;
 use crate::check::faults;
-use crate::heap::{checked_blocks, out_of_bounds};
+use crate::heap::{checked_blocks, out_of_bounds, sampling};
 use crate::ledger::Account;
 use crate::process::loaded;
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::{CStr, c_char};
 use std::mem::zeroed;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const DOMAINS: [PyMemAllocatorDomain; 3] = [
     PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
@@ -96,10 +95,8 @@ fn without_debug_hooks(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
 /// lies in the executable.
 fn is_pythons(table: &PyMemAllocatorEx) -> bool {
     let own = ffi::PyMem_GetAllocator as *const () as usize;
-    let malloc = table
-        .malloc
-        .map_or(0, |malloc| malloc as *const () as usize);
-    loaded::is_same(malloc, own)
+    let malloc = table.malloc.map(|malloc| malloc as *const () as usize);
+    loaded::is_same(malloc.unwrap_or(0), own)
 }
 
 /// Reads what was asked for, after pre-initialisation.
@@ -144,21 +141,22 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         arenas: get_arenas(),
     });
     let [_, _, obj] = own.domains;
+    let counts = sampling::is_on();
     match allocator {
         Allocator::Mimalloc => {
-            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
-            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
+            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>(counts));
+            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>(counts));
             if cfg!(Py_GIL_DISABLED) {
                 // The collector finds its objects in the pages of CPython's own mimalloc.
                 set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
             } else {
-                set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>());
+                set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>(counts));
             }
             set_arenas(hooks::arenas());
         }
         Allocator::Pymalloc => {
-            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>());
-            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>());
+            set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>(counts));
+            set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>(counts));
             set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
             set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
         }
@@ -222,8 +220,7 @@ pub fn hand_over(debug_hooks: bool) -> bool {
     };
     let is_ours = (0..DOMAINS.len()).all(|domain| {
         let now = get(DOMAINS[domain]);
-        let own = [installed.domains[domain], kinds()[domain].now];
-        own.iter().any(|own| is_same(&now, own))
+        is_same(&now, &installed.domains[domain]) || is_same(&now, &kinds()[domain].now)
     });
     if !is_ours || faults::is_on() || cfg!(Py_GIL_DISABLED) {
         return false;
@@ -244,10 +241,9 @@ struct Kinds {
 
 fn kinds() -> [Kinds; 3] {
     fn of<const A: usize>() -> Kinds {
-        Kinds {
-            now: hooks::domain::<A>(),
-            other: hooks::other_domain::<A>(),
-        }
+        let counts = sampling::is_on();
+        let (now, other) = (hooks::domain::<A>(counts), hooks::domain::<A>(!counts));
+        Kinds { now, other }
     }
     [of::<RAW>(), of::<MEM>(), of::<OBJ>()]
 }
@@ -298,16 +294,12 @@ pub fn follow_samples() -> bool {
             }
         } else if is_same(&table, &installed.domains[number]) {
             // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
-            let debug = STATE
-                .debug_hooks
-                .load(Relaxed)
-                .then(|| table.ctx.cast::<DebugContext>());
+            let has_hooks = STATE.debug_hooks.load(Relaxed);
+            let debug = table.ctx.cast::<DebugContext>();
             // SAFETY: the context of a debug hook, as `install` has left it; see `without_debug_hooks`. The words of the
             // table that change are addresses of functions for the same blocks.
             unsafe {
-                if let Some(debug) = debug
-                    && is_same(&(*debug).table, &other)
-                {
+                if has_hooks && is_same(&(*debug).table, &other) {
                     (*debug).table = now;
                 }
             }

@@ -14,12 +14,12 @@ pub mod domains;
 mod watched;
 mod wrapped;
 
+use crate::cpython::functions::{Pointer, allocator};
 use crate::heap::{self, Reallocated};
 use crate::ledger::Account;
 use crate::libc_exports::native::next;
 use crate::limit::caps;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
-use std::ffi::c_void;
 
 const ARENA: usize = Account::Arena as usize;
 
@@ -28,36 +28,29 @@ static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;
 
 /// With `COUNT` the bytes are counted for samples.
 #[inline(always)]
-fn allocate<const A: usize, const COUNT: bool, const ZERO: bool>(size: usize) -> *mut c_void {
+fn allocate<const A: usize, const COUNT: bool, const ZERO: bool>(size: usize) -> Pointer {
     match COUNT {
         true => heap::allocate_counted::<A, ZERO>(size).cast(),
         false => heap::allocate::<A, ZERO, true>(size).cast(),
     }
 }
 
-extern "C" fn malloc<const A: usize, const COUNT: bool>(
-    _ctx: *mut c_void,
-    size: usize,
-) -> *mut c_void {
+extern "C" fn malloc<const A: usize, const COUNT: bool>(_ctx: Pointer, size: usize) -> Pointer {
     allocate::<A, COUNT, false>(size)
 }
 
 extern "C" fn calloc<const A: usize, const COUNT: bool>(
-    _ctx: *mut c_void,
+    _ctx: Pointer,
     count: usize,
     size: usize,
-) -> *mut c_void {
+) -> Pointer {
     match count.checked_mul(size) {
         Some(bytes) => allocate::<A, COUNT, true>(bytes),
         None => std::ptr::null_mut(),
     }
 }
 
-extern "C" fn realloc<const A: usize>(
-    _ctx: *mut c_void,
-    pointer: *mut c_void,
-    size: usize,
-) -> *mut c_void {
+extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
         match heap::reallocate::<A, true>(pointer.cast(), size) {
@@ -67,7 +60,7 @@ extern "C" fn realloc<const A: usize>(
     }
 }
 
-extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
+extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
     // SAFETY: CPython passes a live block, or null. It has the tables after the heaps were made.
     unsafe {
         if !heap::free::<A, true>(pointer.cast()) {
@@ -80,15 +73,11 @@ extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
 const NATURAL_ALIGNMENT: usize = 16;
 
 /// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
-extern "C" fn watched_malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn watched_malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
     heap::checked_requests::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
 }
 
-extern "C" fn watched_calloc<const A: usize>(
-    _ctx: *mut c_void,
-    count: usize,
-    size: usize,
-) -> *mut c_void {
+extern "C" fn watched_calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
     match count.checked_mul(size) {
         Some(bytes) => heap::checked_requests::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
         None => std::ptr::null_mut(),
@@ -96,10 +85,10 @@ extern "C" fn watched_calloc<const A: usize>(
 }
 
 extern "C" fn watched_realloc<const A: usize>(
-    _ctx: *mut c_void,
-    pointer: *mut c_void,
+    _ctx: Pointer,
+    pointer: Pointer,
     size: usize,
-) -> *mut c_void {
+) -> Pointer {
     // SAFETY: CPython passes a live block, or null.
     unsafe {
         match heap::reallocate_checked::<A>(pointer.cast(), size) {
@@ -117,7 +106,7 @@ const ARENA_ALIGNMENT: usize = 4096;
 /// unless a single frame takes more).
 const LEAST_ARENA: usize = 256 << 10;
 
-extern "C" fn arena_alloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn arena_alloc(_ctx: Pointer, size: usize) -> Pointer {
     let arena = heap::allocate_aligned(Account::Arena, size, ARENA_ALIGNMENT);
     if size < LEAST_ARENA && !arena.is_null() {
         caps::stack_moved(size as i64);
@@ -125,7 +114,7 @@ extern "C" fn arena_alloc(_ctx: *mut c_void, size: usize) -> *mut c_void {
     arena.cast()
 }
 
-extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
+extern "C" fn arena_free(_ctx: Pointer, pointer: Pointer, size: usize) {
     if size < LEAST_ARENA {
         caps::stack_moved(-(size as i64));
     }
@@ -136,43 +125,35 @@ extern "C" fn arena_free(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
 }
 
 /// The `ctx` of an account's table.
-pub fn context(account: Account) -> *mut c_void {
+pub fn context(account: Account) -> Pointer {
     (&raw const CONTEXTS[account as usize]).cast_mut().cast()
 }
 
-/// The table of a domain whose blocks are booked to account `A`, as long as samples are taken or not.
-pub fn domain<const A: usize>() -> PyMemAllocatorEx {
-    match heap::sampling::is_on() {
+/// The table of a domain whose blocks are booked to account `A`, which `counts` their bytes for samples.
+pub fn domain<const A: usize>(counts: bool) -> PyMemAllocatorEx {
+    match counts {
         true => table::<A, true>(),
         false => table::<A, false>(),
     }
 }
 
-/// [`domain`] of the other kind: with samples if none are taken.
-pub fn other_domain<const A: usize>() -> PyMemAllocatorEx {
-    match heap::sampling::is_on() {
-        true => table::<A, false>(),
-        false => table::<A, true>(),
-    }
-}
-
 fn table<const A: usize, const COUNT: bool>() -> PyMemAllocatorEx {
-    if heap::checked_requests::is_on() {
-        return PyMemAllocatorEx {
-            ctx: context(Account::ALL[A]),
-            malloc: Some(watched_malloc::<A>),
-            calloc: Some(watched_calloc::<A>),
-            realloc: Some(watched_realloc::<A>),
-            free: Some(free::<A>),
-        };
-    }
-    PyMemAllocatorEx {
-        ctx: context(Account::ALL[A]),
-        malloc: Some(malloc::<A, COUNT>),
-        calloc: Some(calloc::<A, COUNT>),
-        realloc: Some(realloc::<A>),
-        free: Some(free::<A>),
-    }
+    let mut table = match heap::checked_requests::is_on() {
+        true => allocator(
+            watched_malloc::<A>,
+            watched_calloc::<A>,
+            watched_realloc::<A>,
+            free::<A>,
+        ),
+        false => allocator(
+            malloc::<A, COUNT>,
+            calloc::<A, COUNT>,
+            realloc::<A>,
+            free::<A>,
+        ),
+    };
+    table.ctx = context(Account::ALL[A]);
+    table
 }
 
 pub fn arenas() -> PyObjectArenaAllocator {

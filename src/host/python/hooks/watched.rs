@@ -4,10 +4,10 @@
 
 #![allow(unsafe_code)]
 
+use crate::cpython::functions::{Pointer, allocator};
 use crate::heap::checked_blocks;
 use crate::ledger::Account;
 use pyo3::ffi::PyMemAllocatorEx;
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ static TABLES: [Kept; 3] = [const { Kept(OnceLock::new()) }; 3];
 
 /// The table to call for a block that was made before. CPython 3.15's tracemalloc keeps the table that was there at its start,
 /// and frees by it what it made before a second `PyMem_SetupDebugHooks`: such a block has the head of the hooks.
-fn next_for<const A: usize>(pointer: *mut c_void) -> Option<&'static PyMemAllocatorEx> {
+fn next_for<const A: usize>(pointer: Pointer) -> Option<&'static PyMemAllocatorEx> {
     let table = next::<A>()?;
     // SAFETY: what a program passes to `free`.
     match unsafe { checked_blocks::is_behind_hooks(pointer.cast()) } {
@@ -46,66 +46,40 @@ fn next<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
     }
 }
 
-extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
-    match next::<A>() {
-        Some(PyMemAllocatorEx {
-            ctx,
-            malloc: Some(function),
-            ..
-        }) => function(*ctx, size),
-        _ => null_mut(),
-    }
+extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
+    let function = |table: &PyMemAllocatorEx| Some(table.malloc?(table.ctx, size));
+    next::<A>().and_then(function).unwrap_or(null_mut())
 }
 
-extern "C" fn calloc<const A: usize>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    match next::<A>() {
-        Some(PyMemAllocatorEx {
-            ctx,
-            calloc: Some(function),
-            ..
-        }) => function(*ctx, count, size),
-        _ => null_mut(),
-    }
+extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
+    let function = |table: &PyMemAllocatorEx| Some(table.calloc?(table.ctx, count, size));
+    next::<A>().and_then(function).unwrap_or(null_mut())
 }
 
-extern "C" fn realloc<const A: usize>(
-    _ctx: *mut c_void,
-    pointer: *mut c_void,
-    size: usize,
-) -> *mut c_void {
-    let Some(table) = next_for::<A>(pointer) else {
-        return null_mut();
-    };
-    if is_of_hooks::<A>(table) {
-        // SAFETY: what a program passes to `realloc`.
-        unsafe {
-            checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(true))
-        };
-    }
-    match table.realloc {
-        Some(function) => function(table.ctx, pointer, size),
-        None => null_mut(),
-    }
+extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
+    let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
+    let table = looked::<A>(pointer, true);
+    table.and_then(function).unwrap_or(null_mut())
 }
 
-extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
-    let Some(table) = next_for::<A>(pointer) else {
-        return;
-    };
-    if is_of_hooks::<A>(table) {
-        // SAFETY: what a program passes to `free`.
-        unsafe {
-            checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name::<A>(false))
-        };
-    }
-    if let Some(function) = table.free {
+extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
+    if let Some(table) = looked::<A>(pointer, false)
+        && let Some(function) = table.free
+    {
         function(table.ctx, pointer);
     }
 }
 
-fn is_of_hooks<const A: usize>(table: &PyMemAllocatorEx) -> bool {
+/// The table to call for a block that was made before, which is looked at first if the table is that of the hooks.
+fn looked<const A: usize>(pointer: Pointer, is_realloc: bool) -> Option<&'static PyMemAllocatorEx> {
+    let table = next_for::<A>(pointer)?;
     let kept = TABLES[A].0.get();
-    kept.is_some_and(|kept| std::ptr::eq(&raw const kept.hooks, table))
+    if kept.is_some_and(|kept| std::ptr::eq(&raw const kept.hooks, table)) {
+        let name = name::<A>(is_realloc);
+        // SAFETY: what a program passes to `free` or `realloc`.
+        unsafe { checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name) };
+    }
+    Some(table)
 }
 
 /// The function that the program has called, most likely.
@@ -125,15 +99,10 @@ pub fn over<const A: usize>(
     hooks: PyMemAllocatorEx,
     beneath: PyMemAllocatorEx,
 ) -> PyMemAllocatorEx {
-    let ctx = hooks.ctx;
-    if TABLES[A].0.set(Tables { hooks, beneath }).is_err() {
-        return hooks;
-    }
-    PyMemAllocatorEx {
-        ctx,
-        malloc: Some(malloc::<A>),
-        calloc: Some(calloc::<A>),
-        realloc: Some(realloc::<A>),
-        free: Some(free::<A>),
+    let mut over = allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>);
+    over.ctx = hooks.ctx;
+    match TABLES[A].0.set(Tables { hooks, beneath }) {
+        Ok(()) => over,
+        Err(_) => hooks,
     }
 }

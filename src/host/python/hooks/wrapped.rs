@@ -14,7 +14,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::cpython::functions::KeptTable;
+use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::cpython::pools;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::heap::Reallocated;
@@ -22,7 +22,6 @@ use crate::heap::{self, sampling};
 use crate::ledger::Account;
 use crate::libc_exports::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
-use std::ffi::c_void;
 use std::ptr::null_mut;
 
 const RAW: usize = Account::Raw as usize;
@@ -62,7 +61,7 @@ macro_rules! original {
 }
 
 /// Usable bytes of a block of libc's or of a heap of the host's.
-unsafe fn usable(pointer: *mut c_void) -> usize {
+unsafe fn usable(pointer: Pointer) -> usize {
     // SAFETY: a live block.
     unsafe {
         heap::usable_size(pointer.cast()).unwrap_or_else(|| next::usable_size(pointer.cast()))
@@ -74,7 +73,7 @@ unsafe fn usable(pointer: *mut c_void) -> usize {
 ///
 /// # Safety
 /// Null or a live block; with the GIL if `A` is an account of the GIL.
-unsafe fn free_own<const A: usize>(pointer: *mut c_void) -> bool {
+unsafe fn free_own<const A: usize>(pointer: Pointer) -> bool {
     if !heap::owns(pointer.cast()) {
         return false;
     }
@@ -91,41 +90,35 @@ unsafe fn free_own<const A: usize>(pointer: *mut c_void) -> bool {
 mod plain {
     use super::*;
 
-    pub extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    pub extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
         if !heap::may_book::<A>(size) {
             return null_mut();
         }
         booked::<A>(original::<A>(), original!(original::<A>(), malloc(size)))
     }
 
-    pub extern "C" fn calloc<const A: usize>(
-        _ctx: *mut c_void,
-        count: usize,
-        size: usize,
-    ) -> *mut c_void {
+    pub extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
         if !heap::may_book::<A>(count.saturating_mul(size)) {
             return null_mut();
         }
-        booked::<A>(
-            original::<A>(),
-            original!(original::<A>(), calloc(count, size)),
-        )
+        let table = original::<A>();
+        booked::<A>(table, original!(table, calloc(count, size)))
     }
 
     pub extern "C" fn realloc<const A: usize>(
-        _ctx: *mut c_void,
-        pointer: *mut c_void,
+        _ctx: Pointer,
+        pointer: Pointer,
         size: usize,
-    ) -> *mut c_void {
+    ) -> Pointer {
         resized::<A>(original::<A>(), pointer, size)
     }
 
     /// Resizes a block of `table` that is booked to account `A`.
     pub fn resized<const A: usize>(
         table: &PyMemAllocatorEx,
-        pointer: *mut c_void,
+        pointer: Pointer,
         size: usize,
-    ) -> *mut c_void {
+    ) -> Pointer {
         if !heap::may_book::<A>(size) {
             return null_mut();
         }
@@ -158,7 +151,7 @@ mod plain {
         moved
     }
 
-    pub extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
+    pub extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
         // SAFETY: CPython passes a live block, or null.
         if unsafe { free_own::<A>(pointer) } {
             return;
@@ -171,7 +164,7 @@ mod plain {
     }
 
     /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
-    pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: *mut c_void) -> *mut c_void {
+    pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
             return block;
@@ -195,10 +188,10 @@ mod pymalloc {
     /// pymalloc took from RAW for want of an arena, is given back and replaced, so that every
     /// block outside the pools is of one kind.
     fn settle<const A: usize, const HEAP: bool>(
-        block: *mut c_void,
+        block: Pointer,
         size: usize,
         zero: bool,
-    ) -> *mut c_void {
+    ) -> Pointer {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
             return block;
@@ -220,7 +213,7 @@ mod pymalloc {
         }
     }
 
-    fn large<const A: usize, const HEAP: bool>(size: usize, zero: bool) -> *mut c_void {
+    fn large<const A: usize, const HEAP: bool>(size: usize, zero: bool) -> Pointer {
         if HEAP {
             return match zero {
                 true => heap::allocate::<A, true, true>(size).cast(),
@@ -231,71 +224,55 @@ mod pymalloc {
             return null_mut();
         }
         let raw = original::<RAW>();
-        let block = if zero {
-            original!(raw, calloc(1, size))
-        } else {
-            original!(raw, malloc(size))
+        let block = match zero {
+            true => original!(raw, calloc(1, size)),
+            false => original!(raw, malloc(size)),
         };
         super::plain::booked::<A>(raw, block)
     }
 
-    pub extern "C" fn malloc<const A: usize, const HEAP: bool>(
-        _ctx: *mut c_void,
-        size: usize,
-    ) -> *mut c_void {
+    extern "C" fn malloc<const A: usize, const HEAP: bool>(_ctx: Pointer, size: usize) -> Pointer {
         if size > SMALL_REQUEST {
             return large::<A, HEAP>(size, false);
         }
-        settle::<A, HEAP>(
-            original!(original::<A>(), malloc(size.max(1))),
-            size.max(1),
-            false,
-        )
+        let block = original!(original::<A>(), malloc(size.max(1)));
+        settle::<A, HEAP>(block, size.max(1), false)
     }
 
-    pub extern "C" fn calloc<const A: usize, const HEAP: bool>(
-        _ctx: *mut c_void,
+    extern "C" fn calloc<const A: usize, const HEAP: bool>(
+        _ctx: Pointer,
         count: usize,
         size: usize,
-    ) -> *mut c_void {
+    ) -> Pointer {
         let Some(bytes) = count.checked_mul(size) else {
             return null_mut();
         };
         if bytes > SMALL_REQUEST {
             return large::<A, HEAP>(bytes, true);
         }
-        settle::<A, HEAP>(
-            original!(original::<A>(), calloc(1, bytes.max(1))),
-            bytes.max(1),
-            true,
-        )
+        let block = original!(original::<A>(), calloc(1, bytes.max(1)));
+        settle::<A, HEAP>(block, bytes.max(1), true)
     }
 
-    pub extern "C" fn realloc<const A: usize, const HEAP: bool>(
-        ctx: *mut c_void,
-        pointer: *mut c_void,
+    extern "C" fn realloc<const A: usize, const HEAP: bool>(
+        ctx: Pointer,
+        pointer: Pointer,
         size: usize,
-    ) -> *mut c_void {
+    ) -> Pointer {
         if pointer.is_null() {
             return malloc::<A, HEAP>(ctx, size);
         }
         // SAFETY: a live block of the domain, with the GIL.
-        let pooled = unsafe { pools::block_size(pointer.addr()) };
-        match pooled {
+        match unsafe { pools::block_size(pointer.addr()) } {
             // As pymalloc: a block stays if it fits and wastes no more than a quarter.
             Some(before) if size <= before && 4 * size > 3 * before => pointer,
             Some(before) => {
                 // Never a realloc of pymalloc's: it may leave the pools.
                 let moved = malloc::<A, HEAP>(ctx, size);
                 if !moved.is_null() {
+                    let (from, kept) = (pointer.cast::<u8>(), before.min(size));
                     // SAFETY: two live blocks, each at least that long.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(
-                            pointer.cast::<u8>(),
-                            moved.cast(),
-                            before.min(size),
-                        );
-                    }
+                    unsafe { std::ptr::copy_nonoverlapping(from, moved.cast(), kept) };
                     free::<A, HEAP>(ctx, pointer);
                 }
                 moved
@@ -311,10 +288,7 @@ mod pymalloc {
         }
     }
 
-    pub extern "C" fn free<const A: usize, const HEAP: bool>(
-        _ctx: *mut c_void,
-        pointer: *mut c_void,
-    ) {
+    extern "C" fn free<const A: usize, const HEAP: bool>(_ctx: Pointer, pointer: Pointer) {
         if pointer.is_null() {
             return;
         }
@@ -341,6 +315,15 @@ mod pymalloc {
             original!(original::<RAW>(), free(pointer));
         }
     }
+
+    pub fn table<const A: usize, const HEAP: bool>() -> PyMemAllocatorEx {
+        allocator(
+            malloc::<A, HEAP>,
+            calloc::<A, HEAP>,
+            realloc::<A, HEAP>,
+            free::<A, HEAP>,
+        )
+    }
 }
 
 /// MEM and OBJ of a free-threaded build: blocks are counted, bytes are not.
@@ -348,7 +331,7 @@ mod pymalloc {
 mod blocks_only {
     use super::*;
 
-    fn counted<const A: usize>(block: *mut c_void) -> *mut c_void {
+    fn counted<const A: usize>(block: Pointer) -> Pointer {
         if block.is_null() {
             heap::count_failure(Account::ALL[A]);
         } else {
@@ -357,32 +340,23 @@ mod blocks_only {
         block
     }
 
-    extern "C" fn malloc<const A: usize>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+    extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
         counted::<A>(original!(original::<A>(), malloc(size)))
     }
 
-    extern "C" fn calloc<const A: usize>(
-        _ctx: *mut c_void,
-        count: usize,
-        size: usize,
-    ) -> *mut c_void {
+    extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
         counted::<A>(original!(original::<A>(), calloc(count, size)))
     }
 
-    extern "C" fn realloc<const A: usize>(
-        _ctx: *mut c_void,
-        pointer: *mut c_void,
-        size: usize,
-    ) -> *mut c_void {
+    extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
         let moved = original!(original::<A>(), realloc(pointer, size));
-        if pointer.is_null() {
-            counted::<A>(moved)
-        } else {
-            moved
+        match pointer.is_null() {
+            true => counted::<A>(moved),
+            false => moved,
         }
     }
 
-    extern "C" fn free<const A: usize>(_ctx: *mut c_void, pointer: *mut c_void) {
+    extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
         if !pointer.is_null() {
             heap::release::<A>(null_mut(), 0);
         }
@@ -390,18 +364,12 @@ mod blocks_only {
     }
 
     pub fn table<const A: usize>() -> PyMemAllocatorEx {
-        PyMemAllocatorEx {
-            ctx: null_mut(),
-            malloc: Some(malloc::<A>),
-            calloc: Some(calloc::<A>),
-            realloc: Some(realloc::<A>),
-            free: Some(free::<A>),
-        }
+        allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
     }
 }
 
 /// `BOOK`: the table underneath does not book by itself.
-extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn arena_alloc<const BOOK: bool>(_ctx: Pointer, size: usize) -> Pointer {
     let arena = original!(arenas(), alloc(size));
     if !arena.is_null() {
         pools::add_arena(arena.addr(), size);
@@ -416,7 +384,7 @@ extern "C" fn arena_alloc<const BOOK: bool>(_ctx: *mut c_void, size: usize) -> *
     arena
 }
 
-extern "C" fn arena_free<const BOOK: bool>(_ctx: *mut c_void, pointer: *mut c_void, size: usize) {
+extern "C" fn arena_free<const BOOK: bool>(_ctx: Pointer, pointer: Pointer, size: usize) {
     // 3.12 and later free every slot of a sub-interpreter's arena table, also empty ones.
     if pointer.is_null() {
         return;
@@ -439,16 +407,11 @@ pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
 }
 
 fn plain_table<const A: usize>() -> PyMemAllocatorEx {
-    PyMemAllocatorEx {
-        ctx: null_mut(),
-        malloc: Some(plain::malloc::<A>),
-        calloc: Some(plain::calloc::<A>),
-        realloc: Some(plain::realloc::<A>),
-        free: Some(plain::free::<A>),
-    }
+    use plain::{calloc, free, malloc, realloc};
+    allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
 }
 
-type Malloc = extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Malloc = extern "C" fn(Pointer, usize) -> Pointer;
 
 /// Whether two tables have one function.
 pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
@@ -457,23 +420,15 @@ pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 
 /// Remembers `table` as the own one of MEM or OBJ and gives the counting table over it. With
 /// `HEAP` requests beyond pymalloc come from the account's heap.
-pub fn over_pymalloc<const A: usize, const HEAP: bool>(
-    table: PyMemAllocatorEx,
-) -> PyMemAllocatorEx {
-    let _ = STATE.domains[A].set(table);
-    if !HEAP && is_same(table.malloc, original::<RAW>().malloc) {
+pub fn over_pymalloc<const A: usize, const HEAP: bool>(own: PyMemAllocatorEx) -> PyMemAllocatorEx {
+    let _ = STATE.domains[A].set(own);
+    if !HEAP && is_same(own.malloc, original::<RAW>().malloc) {
         return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
     }
     #[cfg(Py_GIL_DISABLED)]
     return blocks_only::table::<A>();
     #[cfg(not(Py_GIL_DISABLED))]
-    PyMemAllocatorEx {
-        ctx: null_mut(),
-        malloc: Some(pymalloc::malloc::<A, HEAP>),
-        calloc: Some(pymalloc::calloc::<A, HEAP>),
-        realloc: Some(pymalloc::realloc::<A, HEAP>),
-        free: Some(pymalloc::free::<A, HEAP>),
-    }
+    pymalloc::table::<A, HEAP>()
 }
 
 /// The arena allocator over `table` that knows which addresses are arenas, and counts them

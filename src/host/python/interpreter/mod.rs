@@ -10,7 +10,7 @@ pub mod version;
 
 use crate::cpython::objects::Gil;
 use crate::descriptor::notice;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::libc_exports::preload;
 use crate::process;
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
@@ -157,7 +157,7 @@ impl Interpreter {
 }
 
 /// Registers `function`, called last of all when Python has been finalised.
-pub fn at_finalized(function: extern "C" fn()) -> Result<(), Error> {
+pub fn at_finalized(function: extern "C" fn()) -> Result<()> {
     // SAFETY: a function of the executable.
     match unsafe { ffi::Py_AtExit(Some(function)) } {
         0 => Ok(()),

@@ -2,7 +2,7 @@
 //! own libpython; the library that is preloaded meets any program.
 
 use super::full_version;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::libc_exports::native::next::find;
 
 /// The minor version of the build, such as 3.11.
@@ -12,7 +12,7 @@ const BUILT_FOR: &str = env!("PYHOST_PYTHON_VERSION");
 ///
 /// # Errors
 /// It is no CPython, one of another minor version, or of a build with other objects.
-pub fn check() -> Result<(), Error> {
+pub fn check() -> Result<()> {
     if find(c"Py_GetVersion").is_null() {
         return Err(Error::start(
             "this program is no CPython; expected a python that exports the C API",

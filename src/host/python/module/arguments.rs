@@ -1,7 +1,7 @@
 //! Arguments that several functions of the module take.
 
 use crate::bytes;
-use crate::cpython::objects::{Kind, Object, Raised, or_none};
+use crate::cpython::objects::{Kind, Object, Returned, or_none};
 use crate::ledger::{Account, Scope};
 use crate::limit::caps::OWNED;
 use pyhost_os::named::Named;
@@ -14,10 +14,7 @@ pub fn account(name: &Object<'_>) -> Option<Account> {
 
 /// The scope that an `account` argument of a cap names, and whether maps of libraries count: all but 'owned' are as for
 /// [`scope`].
-pub fn cap_scope<'a>(
-    function: &str,
-    account: Option<&Object<'a>>,
-) -> Result<(Scope, bool), Raised<'a>> {
+pub fn cap_scope<'a>(function: &str, account: Option<&Object<'a>>) -> Returned<'a, (Scope, bool)> {
     let is_owned = account.and_then(|account| account.with_text(|text| text == OWNED.as_bytes()));
     match is_owned {
         Some(true) => Ok((Scope::Total, false)),
@@ -26,7 +23,7 @@ pub fn cap_scope<'a>(
 }
 
 /// The scope that an `account` argument names: the total if it is left out or None. ValueError for another.
-pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Result<Scope, Raised<'a>> {
+pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Returned<'a, Scope> {
     let Some(account) = account.filter(|account| !account.is_none()) else {
         return Ok(Scope::Total);
     };
@@ -42,7 +39,7 @@ pub fn scope<'a>(function: &str, account: Option<&Object<'a>>) -> Result<Scope, 
 
 /// The bytes of a `size` argument: a positive whole number, or a text such as '64M'. TypeError or ValueError for
 /// another.
-pub fn size<'a>(function: &str, size: &Object<'a>) -> Result<u64, Raised<'a>> {
+pub fn size<'a>(function: &str, size: &Object<'a>) -> Returned<'a, u64> {
     let bytes = if size.is_text() {
         parsed(size)
     } else if size.is_int() {

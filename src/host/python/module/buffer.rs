@@ -8,10 +8,11 @@
 #![allow(unsafe_code)]
 
 use super::arguments::{self, shown};
+use crate::cpython::attributes;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
 };
-use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::ledger::Account;
 use crate::python::numpy;
 use pyo3::ffi::{self, PyObject};
@@ -89,7 +90,7 @@ struct Buffer {
     alignment: i64,
 }
 
-fn account_named<'a>(name: &Object<'a>) -> Result<Account, Raised<'a>> {
+fn account_named<'a>(name: &Object<'a>) -> Returned<'a, Account> {
     let named = arguments::account(name).filter(|it| Account::WITH_BLOCKS.contains(it));
     named.ok_or_else(|| {
         let text = format!(
@@ -165,31 +166,16 @@ fn repr(buffer: This<'_, Buffer>) -> Returned<'_> {
     ))
 }
 
-static ATTRIBUTES: Table<Attribute<Buffer>, 4> = Table::new([
-    Attribute::<Buffer>::new(
-        c"nbytes",
-        |buffer| buffer.gil().int(buffer.length),
-        c"Its length in bytes.",
-    ),
-    Attribute::<Buffer>::new(
-        c"align",
-        |buffer| buffer.gil().int(buffer.alignment),
-        c"The alignment that was asked for, in bytes.",
-    ),
-    Attribute::<Buffer>::new(
-        c"address",
-        |buffer| buffer.gil().unsigned(buffer.start.addr() as u64),
-        c"Where it starts, as an integer.",
-    ),
-    Attribute::<Buffer>::new(
-        c"account",
-        |buffer| buffer.gil().text(buffer.block.account.name()),
-        c"The name of its account.",
-    ),
-]);
+static ATTRIBUTES: Table<Attribute<Buffer>, 4> = attributes! { Buffer:
+    c"nbytes", |buffer| buffer.gil().int(buffer.length), c"Its length in bytes.";
+    c"align", |buffer| buffer.gil().int(buffer.alignment), c"The alignment that was asked for, in bytes.";
+    c"address", |buffer| buffer.gil().unsigned(buffer.start.addr() as u64),
+        c"Where it starts, as an integer.";
+    c"account", |buffer| buffer.gil().text(buffer.block.account.name()), c"The name of its account.";
+};
 
 /// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
     let slots = [
         Slot::new(new),
         Slot::repr(repr),

@@ -5,11 +5,10 @@ use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
-use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::{self, big_blocks};
 use crate::ledger::Scope;
-use crate::limit::caps::cap_errors;
-use crate::limit::caps::{self, LimitError};
+use crate::limit::caps::{self, LimitError, cap_errors};
 use crate::observe::report;
 use std::ffi::CStr;
 
@@ -63,7 +62,7 @@ Have function() called when a soft cap is passed, once a shortage, in the main t
 was collected. Returns function, so that it may be used as a decorator. What it raises is written
 to sys.unraisablehook.";
 
-fn is_true<'a>(soft: Option<&Object<'a>>) -> Result<bool, Raised<'a>> {
+fn is_true<'a>(soft: Option<&Object<'a>>) -> Returned<'a, bool> {
     soft.map_or(Ok(false), Object::truth)
 }
 
@@ -80,26 +79,23 @@ fn set_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
         caps::set_soft(scope, bytes);
         return Ok(gil.none());
     }
-    match caps::set(scope, bytes, with_maps, heap::slot()) {
-        Ok(()) => Ok(gil.none()),
-        Err(LimitError::Low { live, least }) => {
-            let text = format!(
-                "set_cap: {} has {} live; expected at least {}, with the reserve",
-                scope.name(),
-                Bytes(live),
-                Bytes(least)
-            );
-            Err(gil.raise(Kind::Value, &text))
+    let Err(error) = caps::set(scope, bytes, with_maps, heap::slot()) else {
+        return Ok(gil.none());
+    };
+    let (kind, text) = match error {
+        LimitError::Low { live, least } => {
+            let (name, live, least) = (scope.name(), Bytes(live), Bytes(least));
+            let expected = format!("expected at least {least}, with the reserve");
+            (Kind::Value, format!("{name} has {live} live; {expected}"))
         }
-        Err(LimitError::High(most)) => {
-            let text = format!(
-                "set_cap: expected at most {}, which this build is limited to",
-                Bytes(most)
-            );
-            Err(gil.raise(Kind::Value, &text))
+        LimitError::High(most) => {
+            let most = Bytes(most);
+            let expected = format!("expected at most {most}, which this build is limited to");
+            (Kind::Value, expected)
         }
-        Err(LimitError::Full) => Err(gil.raise(Kind::Runtime, "set_cap: too many limits")),
-    }
+        LimitError::Full => (Kind::Runtime, "too many limits".to_owned()),
+    };
+    Err(gil.raise(kind, &format!("set_cap: {text}")))
 }
 
 /// An int, or `None`.
@@ -112,10 +108,9 @@ fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let [account, soft] = arguments.parse(&SIGNATURE)?;
     let soft = is_true(soft)?;
     let (scope, _) = cap_scope("get_cap", account)?;
-    let bytes = if soft {
-        caps::soft(scope)
-    } else {
-        caps::get(scope)
+    let bytes = match soft {
+        true => caps::soft(scope),
+        false => caps::get(scope),
     };
     number(arguments.gil(), bytes)
 }

@@ -6,10 +6,11 @@
 
 use crate::bytes::Expected;
 use crate::check::faults::{self, Handle, Spec};
+use crate::cpython::attributes;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
-use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Kind, Object, Returned};
 use std::cell::Cell;
 use std::ffi::CStr;
 
@@ -50,9 +51,8 @@ impl Fail {
     }
 
     fn seen(&self) -> (u64, u64) {
-        self.open
-            .get()
-            .map_or(self.ended.get(), |handle| handle.seen())
+        let open = self.open.get().map(Handle::seen);
+        open.unwrap_or_else(|| self.ended.get())
     }
 }
 
@@ -97,12 +97,10 @@ fn enter(fail: This<'_, Fail>) -> Returned<'_> {
         return Err(fail.gil().raise(Kind::Runtime, text));
     }
     // Nothing is allocated from here on: the first request is the block's own.
-    match faults::open(fail.spec.as_ref()) {
-        Some(handle) => fail.open.set(Some(handle)),
-        None => {
-            let text = "fail: too many blocks are open";
-            return Err(fail.gil().raise(Kind::Runtime, text));
-        }
+    fail.open.set(faults::open(fail.spec.as_ref()));
+    if fail.open.get().is_none() {
+        let text = "fail: too many blocks are open";
+        return Err(fail.gil().raise(Kind::Runtime, text));
     }
     Ok(fail.object().to_owned())
 }
@@ -112,18 +110,10 @@ fn exit(fail: This<'_, Fail>) -> Returned<'_> {
     Ok(fail.gil().none())
 }
 
-static ATTRIBUTES: Table<Attribute<Fail>, 2> = Table::new([
-    Attribute::<Fail>::new(
-        c"requests",
-        |fail| fail.gil().unsigned(fail.seen().0),
-        c"How many requests its own rule counted.",
-    ),
-    Attribute::<Fail>::new(
-        c"injected",
-        |fail| fail.gil().unsigned(fail.seen().1),
-        c"How many requests its own rule let fail.",
-    ),
-]);
+static ATTRIBUTES: Table<Attribute<Fail>, 2> = attributes! { Fail:
+    c"requests", |fail| fail.gil().unsigned(fail.seen().0), c"How many requests its own rule counted.";
+    c"injected", |fail| fail.gil().unsigned(fail.seen().1), c"How many requests its own rule let fail.";
+};
 
 static METHODS: Table<Method<Fail>, 2> = Table::new([
     Method::plain(c"__enter__", enter, c"Open the block."),
@@ -131,7 +121,7 @@ static METHODS: Table<Method<Fail>, 2> = Table::new([
 ]);
 
 /// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
     let slots = [
         Slot::new(new),
         Slot::methods(&METHODS),

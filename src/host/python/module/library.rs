@@ -88,21 +88,18 @@ fn run<'a>(gil: Gil<'a>, part: &Part) -> Returned<'a> {
 /// has not done so meanwhile: its objects stay then. Returns the named one.
 fn load<'a>(module: &Object<'a>, part: &Part, name: &CStr) -> Returned<'a> {
     let globals = run(module.gil(), part)?;
+    let missing_name = |name: &CStr| missing(module.gil(), &name.to_string_lossy());
     let dictionary = module.module_dictionary()?;
     if dictionary.item(part.names[0]).is_none() {
         for name in part.names {
-            let value = globals
-                .item(name)
-                .ok_or_else(|| missing(module.gil(), name))?;
-            dictionary.set(name, &value)?;
+            let value = globals.item(name);
+            dictionary.set(name, &*value.ok_or_else(|| missing_name(name))?)?;
         }
     }
-    let value = dictionary.item(name);
-    value.ok_or_else(|| missing(module.gil(), name))
+    dictionary.item(name).ok_or_else(|| missing_name(name))
 }
 
-fn missing<'a>(gil: Gil<'a>, name: &CStr) -> Raised<'a> {
-    let name = name.to_string_lossy();
+fn missing<'a>(gil: Gil<'a>, name: &str) -> Raised<'a> {
     let text = format!("module 'pyhost' has no attribute '{name}'");
     gil.raise(Kind::Attribute, &text)
 }
@@ -122,8 +119,7 @@ fn get<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     if let Some(Some((part, name))) = found {
         return load(module.object(), part, name);
     }
-    let text = format!("module 'pyhost' has no attribute '{}'", shown(name));
-    Err(module.gil().raise(Kind::Attribute, &text))
+    Err(missing(module.gil(), &shown(name)))
 }
 
 fn names(module: This<'_, Module>) -> Returned<'_> {
@@ -165,7 +161,7 @@ fn moment(module: This<'_, Module>) -> Returned<'_> {
     ])
 }
 
-fn numbers<const N: usize>(gil: Gil<'_>, numbers: [u64; N]) -> Returned<'_> {
+pub fn numbers<const N: usize>(gil: Gil<'_>, numbers: [u64; N]) -> Returned<'_> {
     gil.tuple_of(N, numbers.into_iter().map(|number| gil.unsigned(number)))
 }
 
@@ -199,7 +195,7 @@ pub const METHODS: [Method<Module>; 5] = [
     Method::one(c"_size", size, c""),
 ];
 
-fn fill_plugin<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {
+fn fill_plugin<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let globals = run(module.gil(), &PLUGIN)?;
     // Name, loader and specification stay the import system's.
     let dictionary = module.module_dictionary()?;

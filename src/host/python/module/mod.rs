@@ -25,11 +25,10 @@ pub use watches::{answer_allocated_blocks, watch_script_end};
 use crate::cpython::functions::{
     self, Arguments, Definition, Execute, Method, Module, Signature, Table, This,
 };
-use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
 use crate::heap::{self, region};
-use crate::ledger::HEADER;
-use crate::ledger::LEDGER;
+use crate::ledger::{HEADER, LEDGER};
 use crate::observe::exit_report;
 use crate::observe::report::{self, Sink};
 use dictionary::Dictionary;
@@ -147,12 +146,8 @@ fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
         let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
         return Err(gil.raise(Kind::Value, text));
     };
-    gil.tuple([
-        gil.unsigned(booked.live_bytes)?,
-        gil.unsigned(booked.live_blocks)?,
-        gil.unsigned(found.bytes)?,
-        gil.unsigned(found.blocks)?,
-    ])
+    let booked = [booked.live_bytes, booked.live_blocks];
+    library::numbers(gil, [booked[0], booked[1], found.bytes, found.blocks])
 }
 
 fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
@@ -231,23 +226,20 @@ const METHOD_COUNT: usize = {
 
 const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
     let mut all = [FUNCTIONS[0]; METHOD_COUNT];
-    let mut next = 0;
-    let mut part = 0;
-    while part < PARTS.len() {
-        let mut index = 0;
-        while index < PARTS[part].len() {
-            all[next] = PARTS[part][index];
-            next += 1;
-            index += 1;
+    let (mut next, mut part, mut first) = (0, 0, 0);
+    while next < METHOD_COUNT {
+        if next - first == PARTS[part].len() {
+            (part, first) = (part + 1, next);
         }
-        part += 1;
+        all[next] = PARTS[part][next - first];
+        next += 1;
     }
     all
 }
 
 static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
 
-fn fill<'a>(module: &'a Object<'a>) -> Result<(), Raised<'a>> {
+fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let active = module.gil().bool(true)?;
     module.module_dictionary()?.set(c"active", &active)?;
     buffer::add(module)?;

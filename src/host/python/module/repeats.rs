@@ -1,17 +1,17 @@
 //! The measuring of `pyhost.leaks()`: figures and size classes between the calls of a function. They are kept in memory of their
 //! own, so that what is kept of one call is nothing that the next one has grown by.
 
+use super::library::numbers;
 use crate::cpython::functions::{Method, Module, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
-use crate::heap::histogram::{Histogram, Taken};
+use crate::heap::histogram::{Histogram, SizeClass, Taken};
 use crate::heap::sampling;
 use crate::ledger::{Account, LEDGER, REPORTED};
 use crate::observe::lines;
 use crate::python::hooks::domains;
-use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
 use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::process;
+use pyhost_os::{calls, process};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most calls that are measured.
@@ -47,9 +47,8 @@ fn caller() -> (i32, i32) {
 
 /// Whether a measurement goes on in this process.
 fn is_on(current: &Option<Repeats>) -> bool {
-    current
-        .as_ref()
-        .is_some_and(|other| other.owner.0 == process::id())
+    let is_here = |other: &Repeats| other.owner.0 == process::id();
+    current.as_ref().is_some_and(is_here)
 }
 
 /// Whether a measurement goes on.
@@ -110,20 +109,12 @@ impl Repeats {
         let before = self.before.of(account).entries();
         let after = self.after.of(account).entries();
         after.iter().filter_map(|class| {
-            let earlier = before
-                .iter()
-                .find(|known| known.block_bytes == class.block_bytes);
-            let (blocks, bytes) =
-                earlier.map_or((0, 0), |known| (known.live_blocks, known.live_bytes));
-            let blocks = class
-                .live_blocks
-                .checked_sub(blocks)
-                .filter(|&blocks| blocks > 0)?;
-            Some([
-                class.block_bytes,
-                blocks,
-                class.live_bytes.saturating_sub(bytes),
-            ])
+            let is_same = |known: &&SizeClass| known.block_bytes == class.block_bytes;
+            let known = before.iter().find(is_same);
+            let [blocks, bytes] = known.map_or([0; 2], |it| [it.live_blocks, it.live_bytes]);
+            let bytes = class.live_bytes.saturating_sub(bytes);
+            let grown = class.live_blocks > blocks;
+            grown.then(|| [class.block_bytes, class.live_blocks - blocks, bytes])
         })
     }
 }
@@ -139,16 +130,11 @@ fn take(module: This<'_, Module>) -> Returned<'_> {
 /// `(account, ((bytes, blocks), ...))`, a pair a moment.
 fn rows<'a>(gil: Gil<'a>, words: &[u64]) -> Returned<'a> {
     let rows = REPORTED.iter().enumerate().map(|(index, account)| {
-        let pairs = words.chunks_exact(WORDS).map(|moment| {
-            gil.tuple([
-                gil.unsigned(moment[2 * index])?,
-                gil.unsigned(moment[2 * index + 1])?,
-            ])
-        });
-        gil.tuple([
-            gil.text(account.name())?,
-            gil.tuple_of(words.len() / WORDS, pairs)?,
-        ])
+        let pairs = words
+            .chunks_exact(WORDS)
+            .map(|moment| numbers(gil, [moment[2 * index], moment[2 * index + 1]]));
+        let pairs = gil.tuple_of(words.len() / WORDS, pairs)?;
+        gil.tuple([gil.text(account.name())?, pairs])
     });
     gil.tuple_of(REPORTED.len(), rows)
 }

@@ -3,7 +3,7 @@
 use super::arguments;
 use super::dictionary::Dictionary;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
-use crate::cpython::objects::{Gil, Kind, Raised, Returned};
+use crate::cpython::objects::{Gil, Kind, Returned};
 use crate::heap::histogram::{Histogram, Taken};
 use crate::ledger::Account;
 use crate::observe::balance;
@@ -37,7 +37,7 @@ d['resident_bytes'] is the sum; d['rows'] is a list of dictionaries with name, k
 Returns None where the kernel does not tell what is resident.";
 
 /// The account of an `account` argument; None for all. ValueError for another.
-fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Account>, Raised<'a>> {
+fn account<'a>(function: &str, arguments: Arguments<'a>) -> Returned<'a, Option<Account>> {
     const SIGNATURE: Signature<1> = Signature::new(c"|O", [c"account"]);
     let [name] = arguments.parse(&SIGNATURE)?;
     let Some(name) = name.filter(|name| !name.is_none()) else {
@@ -53,7 +53,7 @@ fn account<'a>(function: &str, arguments: Arguments<'a>) -> Result<Option<Accoun
     Ok(Some(account))
 }
 
-fn classes(gil: Gil<'_>) -> Result<Taken, Raised<'_>> {
+fn classes(gil: Gil<'_>) -> Returned<'_, Taken> {
     Histogram::taken().ok_or_else(|| gil.no_memory())
 }
 

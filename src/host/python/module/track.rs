@@ -6,14 +6,14 @@
 //! [`super::library`].
 
 use super::arguments::scope;
-use super::library;
-use super::lines;
 use super::track_spans as spans;
+use super::{library, lines};
 use crate::bytes::Bytes;
+use crate::cpython::attributes;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
 };
-use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::cpython::objects::{Kind, Object, Returned};
 use crate::heap;
 use crate::ledger::{LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
 use crate::observe::report;
@@ -245,7 +245,7 @@ fn exit(track: This<'_, Track>) -> Returned<'_> {
 }
 
 /// The figures of the last block; RuntimeError before the first one.
-fn measured(track: This<'_, Track>) -> Result<Measured, Raised<'_>> {
+fn measured(track: This<'_, Track>) -> Returned<'_, Measured> {
     track.measured().ok_or_else(|| {
         let text = "track: nothing was measured yet; expected a block that was entered";
         track.gil().raise(Kind::Runtime, text)
@@ -345,67 +345,28 @@ static METHODS: Table<Method<Track>, 4> = Table::new([
     ),
 ]);
 
-static ATTRIBUTES: Table<Attribute<Track>, 11> = Table::new([
-    Attribute::<Track>::new(
-        c"peak_bytes",
-        |track| figure(track, |figures| figures.peak as i64),
-        c"The most bytes that were live in the block.",
-    ),
-    Attribute::<Track>::new(
-        c"peak_growth_bytes",
-        |track| figure(track, |figures| figures.peak_growth as i64),
-        c"How far that is above what was live at the begin.",
-    ),
-    Attribute::<Track>::new(
-        c"growth_bytes",
-        |track| figure(track, |figures| figures.growth),
-        c"Live bytes at the end less those at the begin.",
-    ),
-    Attribute::<Track>::new(
-        c"growth_blocks",
-        |track| figure(track, |figures| figures.blocks),
-        c"Live blocks at the end less those at the begin.",
-    ),
-    Attribute::<Track>::new(
-        c"allocations",
-        |track| figure(track, |figures| figures.allocations as i64),
-        c"Blocks that were allocated in the block.",
-    ),
-    Attribute::<Track>::new(
-        c"threads",
-        |track| track.gil().int(measured(track)?.others.threads.into()),
-        c"How many other threads allocated meanwhile, at least: those that ran one after another may \
-          count as one.",
-    ),
-    Attribute::<Track>::new(
-        c"other_allocations",
-        |track| track.gil().unsigned(measured(track)?.others.blocks),
-        c"Blocks that other threads allocated meanwhile.",
-    ),
-    Attribute::<Track>::new(
-        c"seconds",
-        |track| track.gil().float(measured(track)?.seconds),
-        c"How long it took.",
-    ),
-    Attribute::<Track>::new(
-        c"account",
-        |track| track.gil().text(track.scope.name()),
-        c"What the figures are of: an account's name, or 'total'.",
-    ),
-    Attribute::<Track>::new(
-        c"accounts",
-        accounts,
-        c"The figures of each account, by its name.",
-    ),
-    Attribute::<Track>::new(
-        c"lines",
-        lines_of,
-        c"Which lines grew, as a pyhost.Lines; None without --lines.",
-    ),
-]);
+static ATTRIBUTES: Table<Attribute<Track>, 11> = attributes! { Track:
+    c"peak_bytes", |track| figure(track, |it| it.peak as i64), c"The most bytes that were live in the block.";
+    c"peak_growth_bytes", |track| figure(track, |it| it.peak_growth as i64),
+        c"How far that is above what was live at the begin.";
+    c"growth_bytes", |track| figure(track, |it| it.growth), c"Live bytes at the end less those at the begin.";
+    c"growth_blocks", |track| figure(track, |it| it.blocks),
+        c"Live blocks at the end less those at the begin.";
+    c"allocations", |track| figure(track, |it| it.allocations as i64),
+        c"Blocks that were allocated in the block.";
+    c"threads", |track| track.gil().int(measured(track)?.others.threads.into()),
+        c"How many other threads allocated meanwhile, at least: those that ran one after another may count as one.";
+    c"other_allocations", |track| track.gil().unsigned(measured(track)?.others.blocks),
+        c"Blocks that other threads allocated meanwhile.";
+    c"seconds", |track| track.gil().float(measured(track)?.seconds), c"How long it took.";
+    c"account", |track| track.gil().text(track.scope.name()),
+        c"What the figures are of: an account's name, or 'total'.";
+    c"accounts", accounts, c"The figures of each account, by its name.";
+    c"lines", lines_of, c"Which lines grew, as a pyhost.Lines; None without --lines.";
+};
 
 /// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
     let slots = [
         Slot::new(new),
         Slot::call(call),

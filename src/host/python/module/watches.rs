@@ -3,7 +3,7 @@
 
 use crate::check::faults;
 use crate::cpython::functions::{Method, Module, Original, Table, This, replace_builtin};
-use crate::cpython::objects::{Gil, Raised, Returned, or_none};
+use crate::cpython::objects::{Gil, Returned, or_none};
 use crate::ledger::{Account, LEDGER};
 use crate::observe::exit_report;
 
@@ -37,7 +37,7 @@ static SCRIPT_ENDED: Table<Method<Module>, 1> = Table::new([Method::plain(
 /// Registers a function that takes the live figures when the script has ended and its own `atexit` functions have
 /// run: registered first, called last. Returns false if that failed.
 pub fn watch_script_end(gil: Gil<'_>) -> bool {
-    let register = || -> Result<(), Raised<'_>> {
+    let register = || -> Returned<'_, ()> {
         let register = gil.import(c"atexit")?.attribute(c"register")?;
         register.call(&[&*gil.function(&SCRIPT_ENDED)?])?;
         Ok(())

@@ -7,9 +7,10 @@
 #![allow(unsafe_code)]
 
 use super::stores::Store;
+use crate::cpython::functions::Pointer;
 use crate::cpython::objects::{Gil, Object, Owned, Returned, or_none};
 use pyo3::ffi::{self, PyObject};
-use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_uint};
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -17,11 +18,11 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 /// `PyDataMemAllocator`. The `size` that `free` gets is NumPy's guess.
 #[repr(C)]
 pub struct DataMemAllocator {
-    pub ctx: *mut c_void,
-    pub malloc: extern "C" fn(*mut c_void, usize) -> *mut c_void,
-    pub calloc: extern "C" fn(*mut c_void, usize, usize) -> *mut c_void,
-    pub realloc: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void,
-    pub free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
+    pub ctx: Pointer,
+    pub malloc: extern "C" fn(Pointer, usize) -> Pointer,
+    pub calloc: extern "C" fn(Pointer, usize, usize) -> Pointer,
+    pub realloc: unsafe extern "C" fn(Pointer, Pointer, usize) -> Pointer,
+    pub free: unsafe extern "C" fn(Pointer, Pointer, usize),
 }
 
 #[repr(C)]
@@ -43,33 +44,29 @@ const NAME: &str = "pyhost";
 // passes `free` a size that is not the one it asked for. NumPy itself reports to tracemalloc around them. Failure is null,
 // and NumPy raises.
 
-extern "C" fn malloc<S: Store>(_ctx: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn malloc<S: Store>(_ctx: Pointer, size: usize) -> Pointer {
     S::allocate::<false>(size).cast()
 }
 
-extern "C" fn calloc<S: Store>(_ctx: *mut c_void, count: usize, size: usize) -> *mut c_void {
+extern "C" fn calloc<S: Store>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
     match count.checked_mul(size) {
         Some(bytes) => S::allocate::<true>(bytes).cast(),
         None => null_mut(),
     }
 }
 
-unsafe extern "C" fn realloc<S: Store>(
-    _ctx: *mut c_void,
-    pointer: *mut c_void,
-    size: usize,
-) -> *mut c_void {
+unsafe extern "C" fn realloc<S: Store>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
     // SAFETY: NumPy passes a live block of this handler, or null.
     unsafe { S::REALLOCATE(pointer.cast(), size).cast() }
 }
 
-unsafe extern "C" fn free<S: Store>(_ctx: *mut c_void, pointer: *mut c_void, _guess: usize) {
+unsafe extern "C" fn free<S: Store>(_ctx: Pointer, pointer: Pointer, _guess: usize) {
     // SAFETY: NumPy passes a live block of this handler, or null.
     unsafe { S::FREE(pointer.cast()) };
 }
 
 /// The handler over `S`. `ctx` says to a reader of the table whose it is.
-pub fn handler_over<S: Store>(ctx: *mut c_void) -> DataMemHandler {
+pub fn handler_over<S: Store>(ctx: Pointer) -> DataMemHandler {
     let mut name = [0; 127];
     for (to, from) in name.iter_mut().zip(NAME.bytes()) {
         *to = from as c_char;
@@ -109,14 +106,11 @@ pub enum UnsupportedNumpy {
 
 impl fmt::Display for UnsupportedNumpy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use UnsupportedNumpy::{TooOld, UnknownDefault, UnknownTable};
         out.write_str(match self {
-            UnsupportedNumpy::TooOld => {
-                "it has no data handlers (NEP 49), as NumPy has from 1.22 on"
-            }
-            UnsupportedNumpy::UnknownTable => "its table of functions is not one that is known",
-            UnsupportedNumpy::UnknownDefault => {
-                "its default data handler is not where it was up to 2.5"
-            }
+            TooOld => "it has no data handlers (NEP 49), as NumPy has from 1.22 on",
+            UnknownTable => "its table of functions is not one that is known",
+            UnknownDefault => "its default data handler is not where it was up to 2.5",
         })
     }
 }
@@ -137,9 +131,8 @@ impl Table {
         // It has no name, as `import_array` expects too.
         let capsule = extension.attribute(c"_ARRAY_API");
         let pointer = or_none(capsule.and_then(|capsule| capsule.capsule(None)));
-        let table = pointer
-            .ok_or(UnsupportedNumpy::UnknownTable)?
-            .cast::<*mut c_void>();
+        let table = pointer.ok_or(UnsupportedNumpy::UnknownTable)?;
+        let table = table.cast::<Pointer>();
         type Version = extern "C" fn() -> c_uint;
         // SAFETY: `PyArray_GetNDArrayCVersion` is slot 0 of every NumPy since 1.0; so every importer checks it. Of the
         // known ABIs `PyArray_GetNDArrayCFeatureVersion` is slot 211 since NumPy 1.4, and since 1.22 304 is

@@ -10,7 +10,7 @@
 //! is verified before the first change; if anything is not as expected, nothing is changed.
 
 use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
-use crate::cpython::objects::{Gil, Kept, Object, Owned, Raised, or_none};
+use crate::cpython::objects::{Gil, Kept, Object, Owned, Returned, or_none};
 use pyo3::ffi::PyObject;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -32,7 +32,7 @@ pub fn install(
     if std::ptr::eq(own.as_ptr(), (&raw const *handler).cast()) {
         return Ok(()); // a further interpreter shares NumPy's statics
     }
-    let find = || -> Result<_, Raised<'_>> {
+    let find = || -> Returned<'_, _> {
         let capsule = gil.new_capsule(NonNull::from(handler).cast(), HANDLER_CAPSULE)?;
         let variable = current_variable(&table, &capsule)?;
         let places = variable.and_then(|variable| table.places(variable, before));
@@ -78,10 +78,7 @@ pub fn undo(gil: Gil<'_>) {
 
 /// The context variable in which NumPy keeps the current handler: the one that
 /// `PyDataMem_SetHandler` changes in a context that was empty. None if it changes none. NumPy keeps the variable.
-fn current_variable<'a>(
-    table: &Table,
-    capsule: &Object<'a>,
-) -> Result<Option<Owned<'a>>, Raised<'a>> {
+fn current_variable<'a>(table: &Table, capsule: &Object<'a>) -> Returned<'a, Option<Owned<'a>>> {
     let gil = capsule.gil();
     let context = gil.new_context()?;
     context.run_in(|| table.set_handler(capsule))??;

@@ -20,10 +20,9 @@ use crate::check::faults;
 use crate::cpython::frames;
 use crate::cpython::objects::{Gil, Object, or_none};
 use crate::descriptor::{Descriptor, notice};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::heap::placement::{self, HugePages};
-use crate::heap::{self, bfc};
-use crate::heap::{array_blocks, big_blocks, guards, pool, region};
+use crate::heap::{self, array_blocks, bfc, big_blocks, guards, pool, region};
 use crate::ledger::Account;
 use crate::process;
 use capi::{DataMemAllocator, DataMemHandler, handler_over};
@@ -91,7 +90,7 @@ pub fn start(
     allocator: Allocator,
     debug_hooks: bool,
     context: *mut c_void,
-) -> Result<(), Error> {
+) -> Result<()> {
     let array_allocator = match (allocator, settings.allocator) {
         (Allocator::System, None) => ArrayAllocator::System,
         (_, None) => ArrayAllocator::Mimalloc,
@@ -154,7 +153,7 @@ fn numpy_asks_for_huge_pages() -> bool {
     std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0")
 }
 
-fn reserve_region(asked: Option<ArrayRegion>) -> Result<(), Error> {
+fn reserve_region(asked: Option<ArrayRegion>) -> Result<()> {
     let region = asked.unwrap_or_else(|| {
         let maximum = process::physical_memory().max(FIRST_REGION);
         ArrayRegion {
@@ -206,7 +205,7 @@ pub fn report_failure(map: &bfc::Map, size: usize) {
     out.flush();
 }
 
-fn check_node(node: u32) -> Result<(), Error> {
+fn check_node(node: u32) -> Result<()> {
     let nodes = process::numa_nodes();
     if nodes.len() < 2 {
         return Err(Error::option(format!(

@@ -21,9 +21,8 @@ pub use watch::{Watch, own};
 
 use crate::bytes::Bytes;
 use mounts::Group;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 /// From here on a number in `memory.limit_in_bytes` means that there is no limit: the kernel
 /// writes 2^63 rounded down to whole pages.

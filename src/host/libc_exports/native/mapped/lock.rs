@@ -70,12 +70,9 @@ pub fn with_table_at_once<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Opt
     with_signals_blocked(SHORT_PATIENCE, work)
 }
 
-fn with_signals_blocked<T>(
-    patience: u32,
-    work: impl FnOnce(&mut Table<'static>) -> T,
-) -> Option<T> {
+fn with_signals_blocked<T>(patience: u32, run: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
     let signals = change_signal_mask(u64::MAX);
-    let answer = with_lock(patience, work);
+    let answer = with_lock(patience, run);
     change_signal_mask(signals);
     answer
 }
