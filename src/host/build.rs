@@ -43,9 +43,9 @@ fn main() {
     if is_static() {
         link_static::link_c_library(&exports);
     } else {
-        exports
-            .iter()
-            .for_each(|object| link.with(object.display()));
+        for object in &exports {
+            link.with(object.display());
+        }
         link_unwinder();
     }
     link_python(&mut link);
@@ -100,11 +100,9 @@ fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
     for name in MAPPINGS.iter().chain(&["syscall"]) {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
-    let sources = [
-        "libc_exports/native/mapped/calls.c",
-        "libc_exports/idle_return.c",
-    ];
-    for source in sources {
+    let sources = ["native/mapped/calls.c", "idle_return.c"];
+    let sources = sources.map(|source| format!("libc_exports/{source}"));
+    for source in &sources {
         println!("cargo:rerun-if-changed={source}");
     }
     cc::Build::new()
@@ -122,11 +120,8 @@ fn order_functions(link: &mut Link) {
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo gives a folder");
     let named = ["CARGO_ENCODED_RUSTFLAGS", "RUSTC_LINKER"]
         .map(|name| std::env::var(name).unwrap_or_default());
-    let can_read = |name: &String| {
-        !["mold", "gold", "wild"]
-            .iter()
-            .any(|linker| name.contains(linker))
-    };
+    let others = ["mold", "gold", "wild"];
+    let can_read = |name: &String| !others.iter().any(|linker| name.contains(linker));
     if std::env::var("PROFILE").is_ok_and(|profile| profile == "release")
         && named.iter().all(can_read)
     {
@@ -160,13 +155,10 @@ const LEAST_REGION: u64 = 8 << 20;
 /// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain
 /// numbers.
 fn bake() {
+    const OF_REGION: &str = "a size of at least 8M, such as 24M";
     for (variable, least, expected) in [
         ("PYHOST_BAKED_CAP", 1, "a size such as 64M"),
-        (
-            "PYHOST_BAKED_REGION",
-            LEAST_REGION,
-            "a size of at least 8M, such as 24M",
-        ),
+        ("PYHOST_BAKED_REGION", LEAST_REGION, OF_REGION),
     ] {
         if let Some(value) = baked(variable) {
             match bytes::parse(&value).filter(|&bytes| bytes >= least) {
@@ -175,24 +167,15 @@ fn bake() {
             }
         }
     }
-    let names = ["balanced", "speed", "small"];
     if let Some(value) = baked("PYHOST_BAKED_RETAIN") {
-        match names.contains(&value.as_str()) {
-            true => println!("cargo::rustc-env=PYHOST_BAKED_RETAIN_NAME={value}"),
-            false => refuse(
-                "PYHOST_BAKED_RETAIN",
-                &value,
-                "one of balanced, speed, small",
-            ),
+        let refuse = |expected| refuse("PYHOST_BAKED_RETAIN", &value, expected);
+        if !["balanced", "speed", "small"].contains(&value.as_str()) {
+            refuse("one of balanced, speed, small");
         }
-        let region = baked("PYHOST_BAKED_REGION").is_some();
-        if region && value == "speed" {
-            refuse(
-                "PYHOST_BAKED_RETAIN",
-                &value,
-                "balanced or small beside a region",
-            );
+        if value == "speed" && baked("PYHOST_BAKED_REGION").is_some() {
+            refuse("balanced or small beside a region");
         }
+        println!("cargo::rustc-env=PYHOST_BAKED_RETAIN_NAME={value}");
     }
 }
 

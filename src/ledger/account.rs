@@ -52,22 +52,16 @@ pyhost_os::named!(all Account: "raw" Raw, "mem" Mem, "obj" Obj, "arena" Arena, "
 impl Account {
     /// The accounts whose blocks are those that their callers asked for, with sizes that a report tells apart. `Native`, which may not
     /// be counted, comes last.
-    pub const WITH_BLOCKS: [Account; 5] = [
-        Account::Raw,
-        Account::Mem,
-        Account::Obj,
-        Account::Numpy,
-        Account::Native,
-    ];
+    pub const WITH_BLOCKS: [Account; 5] =
+        [Self::Raw, Self::Mem, Self::Obj, Self::Numpy, Self::Native];
 
     /// The accounts with a heap beside the main one, which is `Native`'s; those with the most blocks first.
-    pub const WITH_HEAP: [Account; 5] = [
-        Account::Obj,
-        Account::Mem,
-        Account::Raw,
-        Account::Numpy,
-        Account::Arena,
-    ];
+    pub const WITH_HEAP: [Account; 5] = [Self::Obj, Self::Mem, Self::Raw, Self::Numpy, Self::Arena];
+
+    /// The account of an index that was kept; `Native` of one that is none.
+    pub fn at(index: usize) -> Account {
+        *Account::ALL.get(index).unwrap_or(&Account::Native)
+    }
 
     /// Who asks for memory of the account.
     pub const fn asker(self) -> Asker {

@@ -2,17 +2,11 @@
 
 use crate::calls;
 use crate::mapping::FromZeros;
+use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use std::ffi::c_int;
 
 /// Signals that the kernel sends for a fault of the thread itself, which it cannot put off.
-pub const FAULTS: [c_int; 6] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
+pub const FAULTS: [c_int; 6] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS];
 
 /// Signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
 pub const STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];

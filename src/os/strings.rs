@@ -8,6 +8,14 @@ use crate::process::{has_several_threads, small_file, stat_fields};
 use std::ffi::{CStr, c_char, c_ulong};
 use std::marker::PhantomData;
 
+/// A text with its zero byte as C has it.
+pub const fn c_text(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("one zero byte, at the end"),
+    }
+}
+
 /// An array of strings that ends with null, or null for none. Nobody else changes it meanwhile. A function that the
 /// loader calls takes its arrays as this type.
 #[repr(transparent)]

@@ -515,14 +515,7 @@ mod tests {
         let own = Identity::own();
         assert_eq!(Identity::of_file_name(&own.file_name()), Some(own.clone()));
         assert_eq!(own.boot.len(), 32);
-        for name in [
-            "",
-            ".live",
-            "a-1-2.live",
-            "a-1-2-3-4.live",
-            "a-x-2-3.live",
-            "a-1-2-3",
-        ] {
+        for name in " .live a-1-2.live a-1-2-3-4.live a-x-2-3.live a-1-2-3".split(' ') {
             assert_eq!(Identity::of_file_name(name), None, "{name}");
         }
     }

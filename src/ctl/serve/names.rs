@@ -84,30 +84,14 @@ mod tests {
     #[test]
     fn a_loopback_server_answers_to_loopback_names_and_those_that_are_allowed() {
         let names = names("127.0.0.1", "127.0.0.1", &["metrics.example"]);
-        for host in [
-            None,
-            Some("localhost"),
-            Some("LOCALHOST:14450"),
-            Some("app.localhost"),
-            Some("localhost."),
-            Some("127.0.0.1:14450"),
-            Some("127.9.9.9"),
-            Some("[::1]:14450"),
-            Some("Metrics.Example:80"),
-        ] {
-            assert!(names.admit(host), "{host:?}");
+        assert!(names.admit(None));
+        let admitted = "localhost LOCALHOST:14450 app.localhost localhost. 127.0.0.1:14450 127.9.9.9 [::1]:14450 Metrics.Example:80";
+        for host in admitted.split(' ') {
+            assert!(names.admit(Some(host)), "{host}");
         }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "evil.example:14450",
-            "notlocalhost",
-            "10.0.0.1",
-            "0.0.0.0:14450",
-            "",
-            ":14450",
-        ] {
+        let refused = "evil.example localhost.evil.example 127.0.0.1.evil.example evil.example:14450 notlocalhost \
+            10.0.0.1 0.0.0.0:14450  :14450";
+        for host in refused.split(' ') {
             assert!(!names.admit(Some(host)), "{host}");
         }
     }

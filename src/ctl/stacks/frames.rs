@@ -25,14 +25,17 @@ pub enum View {
 }
 
 impl View {
-    pub const ALL: [View; 6] = [
-        View::AtPeak,
-        View::AtAccountPeak,
-        View::AtResidentPeak,
-        View::Live,
-        View::Allocated,
-        View::Grown,
-    ];
+    pub const ALL: [View; 6] = {
+        use View::{Allocated, AtAccountPeak, AtPeak, AtResidentPeak, Grown, Live};
+        [
+            AtPeak,
+            AtAccountPeak,
+            AtResidentPeak,
+            Live,
+            Allocated,
+            Grown,
+        ]
+    };
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {

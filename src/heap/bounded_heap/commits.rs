@@ -111,8 +111,8 @@ impl Commits {
     }
 
     /// The bytes that a word of bits counts as.
-    fn weight(whole_blocks: bool, bits: Bits) -> u64 {
-        match whole_blocks {
+    fn weight(&self, bits: Bits) -> u64 {
+        match self.whole_blocks {
             true => u64::from(bits != 0) * BLOCK as u64,
             false => u64::from(bits.count_ones()) * SLICE as u64,
         }
@@ -131,12 +131,11 @@ impl Commits {
             return None;
         }
         self.use_all(slices.clone());
-        let whole = self.whole_blocks;
         let mut bytes = 0;
         let mut all_new = true;
         for (block, bits) in parts(slices.clone()) {
             let before = self.blocks[block];
-            bytes += Self::weight(whole, before | bits) - Self::weight(whole, before);
+            bytes += self.weight(before | bits) - self.weight(before);
             all_new &= before & bits == 0;
         }
         let after = self.committed.checked_add(bytes)?;
@@ -165,12 +164,6 @@ impl Commits {
         }
     }
 
-    /// Whether the slices of a range that are committed are all that is committed of a block:
-    /// what must be so for the block's memory to be given back.
-    fn would_empty(&self, block: usize, bits: Bits) -> bool {
-        self.blocks[block] & !bits == 0
-    }
-
     /// Gives the slices back. `forget` is told each run of slices whose memory is to go, whether
     /// or not all of it was committed, and says whether it went; what did not stays committed.
     /// False if any stayed.
@@ -183,53 +176,33 @@ impl Commits {
             return false;
         }
         self.use_all(slices.clone());
-        if !self.whole_blocks {
-            if !forget(slices.clone()) {
-                return false;
-            }
-            self.clear(slices);
-            return true;
+        if !self.whole_blocks && !forget(slices.clone()) {
+            return false;
         }
         let mut all = true;
         for (block, bits) in parts(slices) {
+            let before = self.blocks[block];
             let first = block * BLOCK_SLICES;
-            let gone = !self.would_empty(block, bits) || forget(first..first + BLOCK_SLICES);
+            // A block that counts in full keeps its memory until its last slice goes.
+            let stays = !self.whole_blocks || before & !bits != 0;
+            let gone = stays || forget(first..first + BLOCK_SLICES);
             if gone {
-                self.committed -= Self::weight(true, self.blocks[block])
-                    - Self::weight(true, self.blocks[block] & !bits);
-                self.blocks[block] &= !bits;
+                self.committed -= self.weight(before) - self.weight(before & !bits);
+                self.blocks[block] = before & !bits;
             }
             all &= gone;
         }
         all
     }
 
-    fn clear(&mut self, slices: Range<usize>) {
-        for (block, bits) in parts(slices) {
-            self.committed -= Self::weight(self.whole_blocks, self.blocks[block])
-                - Self::weight(self.whole_blocks, self.blocks[block] & !bits);
-            self.blocks[block] &= !bits;
-        }
-    }
-
     /// Counts whole blocks from here on; false, having done nothing, if that would pass the
     /// limit. Before it is true, `widen` is told each block of which any slice is committed.
     pub fn count_blocks(&mut self, mut widen: impl FnMut(Range<usize>) -> bool) -> bool {
-        let sum = |blocks: &[Bits]| blocks.iter().map(|&bits| Self::weight(true, bits)).sum();
-        let after: u64 = sum(self.blocks);
-        if after > self.limit {
+        let used = || (0..self.blocks.len()).filter(|&block| self.blocks[block] != 0);
+        let after = (used().count() * BLOCK) as u64;
+        let mut first = used().map(|block| block * BLOCK_SLICES);
+        if after > self.limit || !first.all(|first| widen(first..first + BLOCK_SLICES)) {
             return false;
-        }
-        for (block, _) in self
-            .blocks
-            .iter()
-            .enumerate()
-            .filter(|(_, bits)| **bits != 0)
-        {
-            let first = block * BLOCK_SLICES;
-            if !widen(first..first + BLOCK_SLICES) {
-                return false;
-            }
         }
         self.committed = after;
         self.whole_blocks = true;
@@ -246,11 +219,9 @@ impl Commits {
         let mut next = 0;
         std::iter::from_fn(move || {
             let start = (next..count).find(|&slice| is_set(slice))?;
-            let end = (start..count)
-                .find(|&slice| !is_set(slice))
-                .unwrap_or(count);
-            next = end;
-            Some(start..end)
+            let end = (start..count).find(|&slice| !is_set(slice));
+            next = end.unwrap_or(count);
+            Some(start..next)
         })
     }
 }
@@ -259,16 +230,12 @@ impl Commits {
 mod tests {
     use super::*;
     use pyhost_testing::Random;
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     const ONE: u64 = SLICE as u64;
 
     fn commits(blocks: usize, limit: u64) -> Commits {
-        let unused = (0..blocks * BLOCK_SLICES)
-            .map(|_| AtomicU8::new(0))
-            .collect();
-        let unused: Vec<AtomicU8> = unused;
+        let unused = (0..blocks * BLOCK_SLICES).map(|_| AtomicU8::new(0));
+        let unused: Vec<AtomicU8> = unused.collect();
         Commits::new(vec![0; blocks].leak(), unused.leak(), limit)
     }
 
@@ -417,35 +384,5 @@ mod tests {
                 assert_eq!(commits.committed(), weigh(&oracle));
             }
         }
-    }
-
-    #[test]
-    fn threads_with_slices_of_their_own_never_pass_the_limit() {
-        const LIMIT: u64 = 50 * ONE;
-        let commits = Mutex::new(commits(8, LIMIT));
-        let (refused, highest) = (AtomicU64::new(0), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for thread in 0..8usize {
-                let (commits, refused, highest) = (&commits, &refused, &highest);
-                scope.spawn(move || {
-                    let mut random = Random(3 + thread as u64);
-                    for _ in 0..2_000 {
-                        let first = thread * 32;
-                        let run = first..first + 1 + random.below(32);
-                        let mut guard = commits.lock().unwrap();
-                        if random.below(3) == 0 {
-                            assert!(guard.release(run, |_| true));
-                        } else if guard.commit(run, false, |_| true).is_none() {
-                            refused.fetch_add(1, Relaxed);
-                        }
-                        highest.fetch_max(guard.committed(), Relaxed);
-                    }
-                });
-            }
-        });
-        let mut commits = commits.into_inner().unwrap();
-        assert!(highest.into_inner() <= LIMIT && refused.into_inner() > 0);
-        assert!(commits.release(0..256, |_| true));
-        assert_eq!(commits.committed(), 0);
     }
 }

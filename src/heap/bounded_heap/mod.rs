@@ -229,9 +229,8 @@ pub fn figures() -> Option<RegionFigures> {
 
 /// Notes what is committed at the start of `main`.
 pub fn main_begins() {
-    STATE
-        .before_main
-        .store(STATE.committed.load(Relaxed), Relaxed);
+    let committed = STATE.committed.load(Relaxed);
+    STATE.before_main.store(committed, Relaxed);
 }
 
 /// Python has started: from here on a request that fails is the script's to handle.
@@ -268,10 +267,8 @@ pub(crate) fn is_newly_full() -> bool {
 pub type Promise = (usize, u64);
 
 fn promises() -> MutexGuard<'static, Promises> {
-    STATE
-        .promises
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    let promises = STATE.promises.lock();
+    promises.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps room for a thread that the calling one is about to make; `None` if there is no room. With
@@ -356,10 +353,8 @@ fn slices_of(start: usize, bytes: usize) -> Option<Range<usize>> {
 /// The memory of a run of slices.
 fn memory(slices: &Range<usize>) -> (*mut c_void, usize) {
     let start = STATE.base.load(Relaxed) + slices.start * SLICE;
-    (
-        std::ptr::with_exposed_provenance_mut(start),
-        slices.len() * SLICE,
-    )
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    (start, slices.len() * SLICE)
 }
 
 /// Makes slices usable. The system call, not the function: that is [`__wrap_mprotect`].
@@ -388,10 +383,8 @@ fn forget(slices: Range<usize>) -> bool {
                 return false;
             }
         }
-        system_call(
-            libc::SYS_mprotect,
-            [start.addr(), bytes, libc::PROT_NONE as usize],
-        );
+        let none = libc::PROT_NONE as usize;
+        system_call(libc::SYS_mprotect, [start.addr(), bytes, none]);
     }
     true
 }
@@ -463,11 +456,9 @@ pub(crate) fn is_within() -> bool {
 
 /// Copies the sum for reports.
 fn publish(commits: &Commits) {
-    let committed = commits.committed();
+    let (committed, size) = (commits.committed(), STATE.size.load(Relaxed));
     STATE.committed.store(committed, Relaxed);
-    STATE
-        .peak
-        .fetch_max(committed.min(STATE.size.load(Relaxed)), Relaxed);
+    STATE.peak.fetch_max(committed.min(size), Relaxed);
 }
 
 /// Commits a run of addresses; None if it is refused, else whether all of it is zero. `settles` is for [`Commits::commit`].
@@ -537,19 +528,17 @@ unsafe extern "C" fn on_commit(
 /// As mprotect(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
-    if access == libc::PROT_READ | libc::PROT_WRITE
-        && let Some(slices) = slices_of(start.addr(), size)
-    {
-        if commit(slices, false).is_some() {
-            return 0;
+    if access == libc::PROT_READ | libc::PROT_WRITE {
+        if let Some(slices) = slices_of(start.addr(), size) {
+            if commit(slices, false).is_some() {
+                return 0;
+            }
+            Errno(libc::ENOMEM).set();
+            return -1;
         }
-        Errno(libc::ENOMEM).set();
-        return -1;
-    }
-    if access == libc::PROT_READ | libc::PROT_WRITE
-        && let Some(done) = address_limit::commit(start, size)
-    {
-        return if done { 0 } else { -1 };
+        if let Some(done) = address_limit::commit(start, size) {
+            return if done { 0 } else { -1 };
+        }
     }
     // SAFETY: the caller's duties.
     unsafe { system_call(libc::SYS_mprotect, [start.addr(), size, access as usize]) as c_int }

@@ -80,8 +80,7 @@ impl Emptied {
     }
 
     fn account(&self) -> Account {
-        let index = self.block.load(Relaxed) % (1 << ACCOUNT_BITS);
-        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+        Account::at(self.block.load(Relaxed) % (1 << ACCOUNT_BITS))
     }
 
     fn holds(&self, address: usize) -> bool {

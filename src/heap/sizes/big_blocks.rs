@@ -52,9 +52,8 @@ impl BigBlock {
         words[BYTES] = self.bytes;
         words[2] = self.made.to_bits();
         for (word, bytes) in words[3..].iter_mut().zip(name.chunks(8)) {
-            *word = bytes
-                .iter()
-                .rfold(0, |word, &byte| word << 8 | u64::from(byte));
+            let shifted = |word: u64, &byte: &u8| word << 8 | u64::from(byte);
+            *word = bytes.iter().rfold(0, shifted);
         }
         words
     }
@@ -64,10 +63,9 @@ impl BigBlock {
         for (bytes, word) in file.chunks_exact_mut(8).zip(&words[3..]) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        let account = Account::ALL.get(words[0] as usize & 0xff);
         let (length, line) = (words[0] >> 8 & 0xff, words[0] >> 32);
         BigBlock {
-            account: *account.unwrap_or(&Account::Raw),
+            account: Account::at(words[0] as usize & 0xff),
             bytes: words[BYTES],
             made: f64::from_bits(words[2]),
             source: SourceLine::of_parts(file, length as usize, line as i32),
@@ -123,12 +121,8 @@ pub fn add(address: usize, account: Account, bytes: usize) {
         source: SourceLine::of_caller(),
     };
     for (index, entry) in STATE.table.iter().enumerate() {
-        let taken = entry.key.load(Relaxed) == 0
-            && entry
-                .key
-                .compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed)
-                .is_ok();
-        if taken {
+        let take = || (entry.key).compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed);
+        if entry.key.load(Relaxed) == 0 && take().is_ok() {
             STATE.used.fetch_max(index + 1, Relaxed);
             // A reader that sees one of these words sees `BEING_WRITTEN` behind them.
             fence(Release);
@@ -197,21 +191,13 @@ pub struct BigBlocks {
     pub at: f64,
 }
 
-impl BigBlocks {
-    /// None.
-    pub const NONE: BigBlocks = BigBlocks {
-        blocks: 0,
-        bytes: 0,
-        largest: [None; NAMED],
-        at: 0.0,
-    };
-}
-
 /// The blocks of this moment. Any thread, also in a signal handler.
 pub fn big_blocks() -> BigBlocks {
     let mut found = BigBlocks {
+        blocks: 0,
+        bytes: 0,
+        largest: [None; NAMED],
         at: now(),
-        ..BigBlocks::NONE
     };
     each(|block| {
         found.blocks += 1;

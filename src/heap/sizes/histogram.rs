@@ -12,7 +12,6 @@ use crate::tensorflow::pool;
 use crate::{alone, counts};
 use pyhost_os::mapping::Mapped;
 use pyhost_os::zeros_are_valid;
-use std::ops::{Deref, DerefMut};
 
 /// Classes of an account at most: mimalloc has 101 sizes of blocks that share a page, and those that
 /// have one to themselves are put together by [`class_of_single`], 4 classes a doubling.
@@ -62,11 +61,12 @@ impl Classes {
         }
     }
 
+    fn place_of(&self, block_bytes: u64) -> Result<usize, usize> {
+        (self.entries()).binary_search_by_key(&block_bytes, |known| known.block_bytes)
+    }
+
     fn add(&mut self, class: SizeClass) {
-        let found = self
-            .entries()
-            .binary_search_by_key(&class.block_bytes, |known| known.block_bytes);
-        let place = match found {
+        let place = match self.place_of(class.block_bytes) {
             Ok(place) => place,
             Err(place) if self.length < MOST => {
                 self.entries[place..=self.length].rotate_right(1);
@@ -89,15 +89,17 @@ impl Classes {
     /// Takes a block of `bytes` out of the live ones of a class, and `capacity_bytes` out of what the class
     /// holds.
     fn remove(&mut self, block_bytes: u64, bytes: u64, capacity_bytes: u64) {
-        let entries = &mut self.entries[..self.length];
-        let found = entries.binary_search_by_key(&block_bytes, |known| known.block_bytes);
-        if let Some(known) = found.ok().and_then(|place| entries.get_mut(place)) {
+        if let Ok(place) = self.place_of(block_bytes) {
+            let known = &mut self.entries[place];
             known.live_blocks = known.live_blocks.saturating_sub(1);
             known.live_bytes = known.live_bytes.saturating_sub(bytes);
             known.capacity_bytes = known.capacity_bytes.saturating_sub(capacity_bytes);
         }
     }
 }
+
+/// One histogram, in a mapping that goes with it.
+pub type Taken = Mapped<Histogram>;
 
 /// The classes of every account.
 pub struct Histogram {
@@ -113,8 +115,8 @@ impl Histogram {
     /// The classes of this moment, in a mapping of their own: a thread's stack may be too small, and a
     /// block of `native` would be among what is counted. None if there is no memory.
     pub fn taken() -> Option<Taken> {
-        let mut taken = Taken(Mapped::private(1)?);
-        taken.take();
+        let mut taken: Taken = Mapped::private(1)?;
+        taken[0].take();
         Some(taken)
     }
 
@@ -169,23 +171,6 @@ impl Histogram {
 zeros_are_valid!(SizeClass: block_bytes, live_blocks, live_bytes, capacity_bytes);
 zeros_are_valid!(Classes: entries, length);
 zeros_are_valid!(Histogram: accounts);
-
-/// A histogram in a mapping of its own, which goes with it.
-pub struct Taken(Mapped<Histogram>);
-
-impl Deref for Taken {
-    type Target = Histogram;
-
-    fn deref(&self) -> &Histogram {
-        &self.0[0]
-    }
-}
-
-impl DerefMut for Taken {
-    fn deref_mut(&mut self) -> &mut Histogram {
-        &mut self.0[0]
-    }
-}
 
 /// The class of a block.
 fn class_of(bytes: u64, is_single: bool) -> u64 {

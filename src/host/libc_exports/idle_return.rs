@@ -157,16 +157,13 @@ fn nanoseconds(seconds: impl TryInto<u64>, part: impl TryInto<u64>) -> Option<u6
 
 /// Milliseconds as the functions below take them: without end below 0.
 fn milliseconds(timeout: c_int) -> Option<u64> {
-    u64::try_from(timeout)
-        .ok()
-        .map(|timeout| timeout * 1_000_000)
+    Some(u64::try_from(timeout).ok()? * 1_000_000)
 }
 
 /// Milliseconds of a part, of which a begun one counts whole.
 fn of_part(nanoseconds: Option<u64>) -> c_int {
-    nanoseconds.map_or(-1, |all| {
-        c_int::try_from(all.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-    })
+    let milliseconds = nanoseconds.map(|all| all.div_ceil(1_000_000).try_into());
+    milliseconds.map_or(-1, |all| all.unwrap_or(c_int::MAX))
 }
 
 /// `poll(2)`.
@@ -183,19 +180,14 @@ unsafe extern "C" fn pyhost_poll(
     next::resolve();
     // SAFETY: the caller's duties.
     let wait = |timeout| unsafe { call!(POLL(files, count, timeout), -1) };
-    let whole = || wait(timeout);
-    in_parts(
-        milliseconds(timeout),
-        caller,
-        whole,
-        |time, mask| match mask {
-            None => wait(of_part(time)),
-            // SAFETY: as above.
-            Some(mask) => with_moment(time, |time| unsafe {
-                call!(PPOLL(files, count, time, mask.as_ptr()), -1)
-            }),
-        },
-    )
+    let part = |time, mask: Mask<'_>| match mask {
+        None => wait(of_part(time)),
+        // SAFETY: as above.
+        Some(mask) => with_moment(time, |time| unsafe {
+            call!(PPOLL(files, count, time, mask.as_ptr()), -1)
+        }),
+    };
+    in_parts(milliseconds(timeout), caller, || wait(timeout), part)
 }
 
 /// `ppoll(2)`, by which CPython 3.15 polls.
@@ -211,15 +203,12 @@ unsafe extern "C" fn pyhost_ppoll(
     // SAFETY: the caller's duties.
     let wait = |time, mask| unsafe { call!(PPOLL(files, count, time, mask), -1) };
     // SAFETY: as above.
-    let asked = match unsafe { time.as_ref() } {
-        None => None,
-        Some(given) => match nanoseconds(given.tv_sec, given.tv_nsec) {
-            None => return wait(time, signals),
-            asked => asked,
-        },
-    };
+    let asked = unsafe { time.as_ref() }.map(|given| nanoseconds(given.tv_sec, given.tv_nsec));
+    if asked == Some(None) {
+        return wait(time, signals);
+    }
     let whole = || wait(time, signals);
-    in_parts(asked, caller, whole, |time, mask| {
+    in_parts(asked.flatten(), caller, whole, |time, mask| {
         let mask = mask.filter(|_| signals.is_null());
         let mask = mask.map_or(signals, SignalSet::as_ptr);
         with_moment(time, |time| wait(time, mask))
@@ -238,22 +227,15 @@ unsafe extern "C" fn pyhost_epoll_wait(
     next::resolve();
     // SAFETY: the caller's duties.
     let wait = |timeout| unsafe { call!(EPOLL_WAIT(file, events, most, timeout), -1) };
-    let whole = || wait(timeout);
-    in_parts(
-        milliseconds(timeout),
-        caller,
-        whole,
-        |time, mask| match mask {
-            None => wait(of_part(time)),
-            // SAFETY: as above.
-            Some(mask) => unsafe {
-                call!(
-                    EPOLL_PWAIT(file, events, most, of_part(time), mask.as_ptr()),
-                    -1
-                )
-            },
-        },
-    )
+    let with_mask = |time, mask: &SignalSet| {
+        // SAFETY: as above.
+        unsafe { call!(EPOLL_PWAIT(file, events, most, time, mask.as_ptr()), -1) }
+    };
+    let part = |time, mask: Mask<'_>| match mask {
+        None => wait(of_part(time)),
+        Some(mask) => with_mask(of_part(time), mask),
+    };
+    in_parts(milliseconds(timeout), caller, || wait(timeout), part)
 }
 
 /// `epoll_pwait(2)`.
@@ -270,15 +252,10 @@ unsafe extern "C" fn pyhost_epoll_pwait(
     // SAFETY: the caller's duties.
     let wait = |timeout, mask| unsafe { call!(EPOLL_PWAIT(file, events, most, timeout, mask), -1) };
     let whole = || wait(timeout, signals);
-    in_parts(
-        milliseconds(timeout),
-        caller,
-        whole,
-        |time, mask| match mask {
-            Some(mask) if signals.is_null() => wait(of_part(time), mask.as_ptr()),
-            _ => wait(of_part(time), signals),
-        },
-    )
+    in_parts(milliseconds(timeout), caller, whole, |time, mask| {
+        let mask = mask.filter(|_| signals.is_null());
+        wait(of_part(time), mask.map_or(signals, SignalSet::as_ptr))
+    })
 }
 
 /// `select(2)`.
@@ -295,38 +272,28 @@ unsafe extern "C" fn pyhost_select(
     // SAFETY: the caller's duties; the sets have room for as many descriptors as are asked for.
     unsafe {
         let wait = |time| call!(SELECT(count, reading, writing, exceptions, time), -1);
-        let asked = match time.as_ref() {
-            None => None,
-            Some(given) => match nanoseconds(
-                given.tv_sec,
-                (given.tv_usec as libc::c_long).saturating_mul(1000),
-            ) {
-                None => return wait(time),
-                asked => asked,
-            },
-        };
-        if !(0..=SET as c_int).contains(&count) {
+        let asked = time.as_ref().map(|given| {
+            let part = (given.tv_usec as libc::c_long).saturating_mul(1000);
+            nanoseconds(given.tv_sec, part)
+        });
+        if asked == Some(None) || !(0..=SET as c_int).contains(&count) {
             return wait(time);
         }
         let sets = [reading, writing, exceptions].map(|set| Set::of(set, count as usize));
-        let result = in_parts(
-            asked,
-            caller,
-            || wait(time),
-            |part, mask| {
-                sets.iter().for_each(Set::restore);
-                with_moment(part, |part| match (mask, part.as_ref()) {
-                    (Some(mask), _) => {
-                        libc::pselect(count, reading, writing, exceptions, part, mask.as_ptr())
-                    }
-                    (None, None) => wait(null_mut()),
-                    (None, Some(part)) => wait(&mut timeval {
-                        tv_sec: part.tv_sec,
-                        tv_usec: (part.tv_nsec + 999) / 1000,
-                    }),
-                })
-            },
-        );
+        let part = |part, mask: Mask<'_>| {
+            sets.iter().for_each(Set::restore);
+            with_moment(part, |part| match (mask, part.as_ref()) {
+                (Some(mask), _) => {
+                    libc::pselect(count, reading, writing, exceptions, part, mask.as_ptr())
+                }
+                (None, None) => wait(null_mut()),
+                (None, Some(part)) => wait(&mut timeval {
+                    tv_sec: part.tv_sec,
+                    tv_usec: (part.tv_nsec + 999) / 1000,
+                }),
+            })
+        };
+        let result = in_parts(asked.flatten(), caller, || wait(time), part);
         if result < 0 {
             // The kernel leaves them as they were, too.
             sets.iter().for_each(Set::restore);
@@ -362,10 +329,7 @@ impl Set {
     fn restore(&self) {
         if self.bytes > 0 {
             // SAFETY: as in `of`.
-            unsafe {
-                self.place
-                    .copy_from_nonoverlapping(self.kept.as_ptr(), self.bytes)
-            };
+            unsafe { (self.place).copy_from_nonoverlapping(self.kept.as_ptr(), self.bytes) };
         }
     }
 }
@@ -389,19 +353,14 @@ unsafe extern "C" fn pyhost_clock_nanosleep(
         return wait(time);
     };
     let left = end.saturating_sub(monotonic());
-    let result = in_parts(
-        Some(left),
-        caller,
-        || wait(time),
-        |part, mask| match mask {
-            // SAFETY: there are no files.
-            Some(mask) => with_moment(part, |part| unsafe {
-                call!(PPOLL(null_mut(), 0, part, mask.as_ptr()), -1)
-            }),
-            None => wait(&moment(monotonic().saturating_add(part.unwrap_or(0)))),
-        },
-    );
-    match result {
+    let part = |part, mask: Mask<'_>| match mask {
+        // SAFETY: there are no files.
+        Some(mask) => with_moment(part, |part| unsafe {
+            call!(PPOLL(null_mut(), 0, part, mask.as_ptr()), -1)
+        }),
+        None => wait(&moment(monotonic().saturating_add(part.unwrap_or(0)))),
+    };
+    match in_parts(Some(left), caller, || wait(time), part) {
         -1 => Errno::last().0,
         // Or nearly.
         0 => wait(time),

@@ -151,9 +151,8 @@ impl Preload {
         let Some(words) = interpreter_line(path, &mut line) else {
             return false;
         };
-        let mut words = words
-            .split(|byte| byte.is_ascii_whitespace())
-            .filter(|word| !word.is_empty());
+        let words = words.split(|byte| byte.is_ascii_whitespace());
+        let mut words = words.filter(|word| !word.is_empty());
         let Some(interpreter) = words.next().and_then(PathBuffer::of) else {
             return false;
         };
@@ -179,12 +178,8 @@ impl Preload {
         let mut list = [0u8; LONGEST];
         let mut handshake = [0u8; 64];
         let others = environment.value(LIST);
-        let parts = [
-            LIST,
-            self.library.to_bytes(),
-            b":",
-            others.unwrap_or_default(),
-        ];
+        let (own, more) = (self.library.to_bytes(), others.unwrap_or_default());
+        let parts = [LIST, own, b":", more];
         if environment.value(HANDSHAKE.as_bytes()).is_some() {
             return run(environment); // the launcher's, or ours
         }
@@ -197,10 +192,8 @@ impl Preload {
             return run(environment);
         }
         let (device, inode) = self.program;
-        format_into(
-            &mut handshake[..63],
-            format_args!("{HANDSHAKE}{device}:{inode}:"),
-        );
+        let text = format_args!("{HANDSHAKE}{device}:{inode}:");
+        format_into(&mut handshake[..63], text);
         let added = [list.as_ptr().cast(), handshake.as_ptr().cast()];
         match environment.texts().count() {
             0..200 => extended::<256, R>(&environment, added, run),
@@ -219,9 +212,8 @@ fn extended<const ROOM: usize, R>(
     run: impl FnOnce(Strings<'_>) -> R,
 ) -> R {
     let mut array = [std::ptr::null(); ROOM];
-    let kept = environment
-        .texts()
-        .filter(|entry| !entry.to_bytes().starts_with(LIST));
+    let is_kept = |entry: &&CStr| !entry.to_bytes().starts_with(LIST);
+    let kept = environment.texts().filter(is_kept);
     let entries = added.into_iter().chain(kept.map(CStr::as_ptr));
     for (place, entry) in array[..ROOM - 1].iter_mut().zip(entries) {
         *place = entry;
@@ -274,17 +266,13 @@ mod tests {
     const OURS: &CStr = c"/opt/lib/libpyhost.so";
 
     fn environment_of(entries: &[&str], path: &CStr, preload: &Preload) -> Vec<String> {
-        let texts: Vec<CString> = entries
-            .iter()
-            .map(|text| CString::new(*text).unwrap())
-            .collect();
+        let texts = entries.iter().map(|text| CString::new(*text).unwrap());
+        let texts: Vec<CString> = texts.collect();
         let mut array: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
         array.push(std::ptr::null());
         let read = |strings: Strings<'_>| {
-            let texts = strings.texts();
-            texts
-                .map(|text| text.to_str().unwrap().to_owned())
-                .collect()
+            let texts = strings.texts().map(|text| text.to_str().unwrap());
+            texts.map(str::to_owned).collect()
         };
         // SAFETY: an array of strings that ends with null.
         let environment = unsafe { Strings::at(array.as_ptr()) };
@@ -339,16 +327,10 @@ mod tests {
             assert_eq!(environment, expected, "{name}");
         }
         let program = CString::new(python.to_str().unwrap()).unwrap();
-        let environment =
-            environment_of(&["LD_PRELOAD=libeatmydata.so", "B=2"], &program, &preload);
-        assert_eq!(
-            environment,
-            [
-                "LD_PRELOAD=/opt/lib/libpyhost.so:libeatmydata.so",
-                &handshake,
-                "B=2"
-            ]
-        );
+        let given = ["LD_PRELOAD=libeatmydata.so", "B=2"];
+        let environment = environment_of(&given, &program, &preload);
+        let both = "LD_PRELOAD=/opt/lib/libpyhost.so:libeatmydata.so";
+        assert_eq!(environment, [both, &handshake, "B=2"]);
         // The user may preload the library, too: only the first of the list is taken out again.
         let ours = ["LD_PRELOAD=/opt/lib/libpyhost.so"];
         let environment = environment_of(&ours, &program, &preload);

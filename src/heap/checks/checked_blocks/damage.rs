@@ -38,9 +38,7 @@ impl Damage<'_> {
 impl fmt::Display for Damage<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::OutOfBounds(outside, record) => {
-                write!(out, "{outside} {}, overwritten", record.described())
-            }
+            Damage::OutOfBounds(outside, record) => write!(out, "{outside} {record}, overwritten"),
             Damage::Guarded(outside, block) => write!(out, "{outside} {block}, overwritten"),
             Damage::Freed(written) => write!(out, "{written}"),
             Damage::Record(account, record) => write!(

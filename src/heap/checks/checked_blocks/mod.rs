@@ -66,6 +66,15 @@ pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
+/// The page of checked blocks in which a pointer lies.
+///
+/// # Safety
+/// As for [`live_page`].
+unsafe fn checked_page<'a>(pointer: *mut u8) -> Option<&'a Page> {
+    // SAFETY: the caller's duty.
+    unsafe { live_page(pointer) }.filter(|page| has(page))
+}
+
 /// Whether `page` has checked blocks.
 #[inline]
 pub(crate) fn has(page: &Page) -> bool {
@@ -184,7 +193,7 @@ unsafe fn live<'a>(
     if let Some(damage) = record.damage(page.block_size) {
         refuse_of(
             record,
-            format_args!("{function}: {damage} {}, overwritten", record.described()),
+            format_args!("{function}: {damage} {record}, overwritten"),
         );
     }
     (record, block)
@@ -208,8 +217,7 @@ unsafe fn refuse_culprit(page: &Page, block: *mut u8, function: &str) {
         refuse_of(
             record,
             format_args!(
-                "{function}: at least {damage} {}, overwritten, and so the record of the next block",
-                record.described()
+                "{function}: at least {damage} {record}, overwritten, and so the record of the next block"
             ),
         );
     }
@@ -227,8 +235,7 @@ fn refuse_freed(record: &Record, pointer: *mut u8, function: &str) -> ! {
     refuse_of(
         record,
         format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, freed before{}",
-            record.described(),
+            "{function}: invalid pointer {pointer:p}: {record}, freed before{}",
             record.freed_at()
         ),
     );
@@ -240,8 +247,7 @@ fn refuse_family(record: &Record, pointer: *mut u8, function: &str) -> ! {
     refuse_of(
         record,
         format_args!(
-            "{function}: invalid pointer {pointer:p}: {}, made by a function of another family",
-            record.described()
+            "{function}: invalid pointer {pointer:p}: {record}, made by a function of another family"
         ),
     );
 }
@@ -258,10 +264,7 @@ fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &
     let offset = offset - if is_pythons { HOOK as isize } else { 0 };
     refuse_of(
         record,
-        format_args!(
-            "{function}: invalid pointer {pointer:p}: {offset} bytes into {}",
-            record.described()
-        ),
+        format_args!("{function}: invalid pointer {pointer:p}: {offset} bytes into {record}"),
     );
 }
 
@@ -324,9 +327,7 @@ fn give_back(Waiting(block): Waiting, inside: &gate::Inside<'_>) -> usize {
 pub(crate) unsafe fn look_before_realloc(pointer: *mut u8, caller: Account) {
     // SAFETY: the caller's duties.
     unsafe {
-        if let Some(page) = live_page(pointer)
-            && has(page)
-        {
+        if let Some(page) = checked_page(pointer) {
             let _inside = gate::enter(state().slot(), thread_id());
             live(page, pointer, caller, "realloc()");
         }
@@ -352,12 +353,9 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     // SAFETY: the page of a block that lives or waits in the quarantine stays. That of another one may go meanwhile: the
     // program's bug, which would end it otherwise.
-    let Some(page) = (unsafe { live_page(pointer) }) else {
+    let Some(page) = (unsafe { checked_page(pointer) }) else {
         return;
     };
-    if !has(page) {
-        return;
-    }
     let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: as above.
     let record = unsafe { Record::at(page.start_of(pointer)) };
@@ -370,14 +368,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
         State::Live => {
             let (account, made) = (record.account(), record.made());
             let outside = record.damage_of_hooks(true);
-            say_before_hooks(
-                &record.described(),
-                outside,
-                account,
-                made,
-                caller,
-                function,
-            );
+            say_before_hooks(record, outside, account, made, caller, function);
         }
         State::Unknown => {}
     }
@@ -415,9 +406,9 @@ pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
     }
     // SAFETY: as in `look_at_pythons`.
     unsafe {
-        live_page(pointer)
-            .filter(|page| has(page))
-            .and_then(|page| Record::at(page.start_of(pointer)).live_bytes())
+        let record = checked_page(pointer).map(|page| Record::at(page.start_of(pointer)));
+        record
+            .and_then(Record::live_bytes)
             .is_some_and(|(first, _)| first == start)
     }
 }
@@ -429,9 +420,7 @@ pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
 pub unsafe fn refuse_if_freed(pointer: *mut u8, function: &str) {
     // SAFETY: as in `look_at_pythons`.
     unsafe {
-        if let Some(page) = live_page(pointer)
-            && has(page)
-        {
+        if let Some(page) = checked_page(pointer) {
             let record = Record::at(page.start_of(pointer));
             if matches!(record.state(), State::Freed | State::Gone) {
                 refuse_freed(record, pointer, function);

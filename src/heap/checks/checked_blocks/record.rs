@@ -127,9 +127,8 @@ impl Record {
             let record = Record::at(block);
             let start = (block.addr() + FRONT).next_multiple_of(alignment.max(PAD));
             let front = start - block.addr();
-            block
-                .add(size_of::<Record>())
-                .write_bytes(FORBIDDEN, front - size_of::<Record>());
+            let behind_record = block.add(size_of::<Record>());
+            behind_record.write_bytes(FORBIDDEN, front - size_of::<Record>());
             let pad = (usable - front - size).min(MOST_PAD);
             block.add(front + size).write_bytes(FORBIDDEN, pad);
             record.size.set(size);
@@ -163,14 +162,8 @@ impl Record {
     pub fn begin_free(&self) -> bool {
         let (live, freed) = (self.key(LIVE), self.key(FREED));
         let call_site = CallSite::of_caller();
-        let is_first = self
-            .mark
-            .compare_exchange(live, freed, AcqRel, Relaxed)
-            .is_ok();
-        if is_first {
-            self.set_freed(call_site);
-        }
-        is_first
+        let changed = self.mark.compare_exchange(live, freed, AcqRel, Relaxed);
+        changed.map(|_| self.set_freed(call_site)).is_ok()
     }
 
     fn set_freed(&self, CallSite { file, line, calls }: CallSite) {
@@ -185,8 +178,7 @@ impl Record {
     }
 
     pub fn account(&self) -> Account {
-        let index = usize::from(self.account.get());
-        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+        Account::at(usize::from(self.account.get()))
     }
 
     /// Whether it is of a domain of CPython's.
@@ -205,16 +197,7 @@ impl Record {
 
     /// The caller's first byte.
     pub fn start(&self) -> *mut u8 {
-        let front = self.front();
-        (&raw const *self)
-            .cast::<u8>()
-            .cast_mut()
-            .wrapping_add(front)
-    }
-
-    /// The account, the size and the place of the allocation, in words.
-    pub fn described(&self) -> Described<'_> {
-        Described(self)
+        self.bytes(self.front(), 0).cast::<u8>().cast_mut()
     }
 
     /// Its allocation.
@@ -253,12 +236,9 @@ impl Record {
         let (front, size) = (self.front(), self.size());
         let pad = usable.checked_sub(front + size)?.min(MOST_PAD);
         let is_damaged = |offset: &usize| self.byte(*offset) != FORBIDDEN;
-        if is_filled(self.bytes(front + size, pad), FORBIDDEN)
-            && is_filled(
-                self.bytes(size_of::<Record>(), front - size_of::<Record>()),
-                FORBIDDEN,
-            )
-        {
+        let before = self.bytes(size_of::<Record>(), front - size_of::<Record>());
+        let behind = self.bytes(front + size, pad);
+        if is_filled(behind, FORBIDDEN) && is_filled(before, FORBIDDEN) {
             return None;
         }
         let past = (front + size..front + size + pad).rev().find(is_damaged);
@@ -273,12 +253,9 @@ impl Record {
     /// Python's end; of `raw`, by the thread that frees or resizes the block: another one may be laying the pads. `are_laid`: the
     /// hooks themselves have the block.
     pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
-        match self.is_of_domain() {
-            true => damage_of_hooks(self.size(), are_laid, |index| {
-                self.byte(self.front() + index)
-            }),
-            false => None,
-        }
+        let byte = |index| self.byte(self.front() + index);
+        let damage = || damage_of_hooks(self.size(), are_laid, byte);
+        self.is_of_domain().then(damage)?
     }
 
     /// The record in a checked block; `None` for any other block.
@@ -304,21 +281,16 @@ impl Record {
 
     /// The first write to a freed block of `usable` bytes.
     pub fn damage_after_free(&self, usable: usize) -> Option<Written<'_>> {
+        let written = |at| Some(Written { record: self, at });
         if self.state() != State::Freed {
-            return Some(Written {
-                record: self,
-                at: None,
-            });
+            return written(None);
         }
         let (front, size) = (self.front(), self.size());
         let filled = size.min(MOST_FILL);
         if !is_filled(self.bytes(front, filled), DEAD) {
             let at = (front..front + filled).find(|&at| self.byte(at) != DEAD);
             let offset = at.unwrap_or(front) - front;
-            return Some(Written {
-                record: self,
-                at: Some((offset as isize, self.byte(front + offset))),
-            });
+            return written(Some((offset as isize, self.byte(front + offset))));
         }
         let is_damaged = |at: &usize| self.byte(*at) != FORBIDDEN;
         let first = match self.damage_of_pads(usable)? {
@@ -326,33 +298,18 @@ impl Record {
             OutOfBounds::Past(count) => (front + size..front + size + count).find(is_damaged)?,
         };
         let offset = first as isize - front as isize;
-        Some(Written {
-            record: self,
-            at: Some((offset, self.byte(first))),
-        })
+        written(Some((offset, self.byte(first))))
     }
 }
 
-/// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`.
-pub struct Described<'a>(&'a Record);
-
-impl fmt::Display for Described<'_> {
+/// A block in words: `a block of 40 bytes of the account native (allocated at x.py:3)`, without what
+/// CPython's debug hooks add to its size.
+impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Described(record) = *self;
-        write!(
-            out,
-            "a block of {} bytes of the account {}{}",
-            record.asked(),
-            record.account().name(),
-            record.made().after("allocated at")
-        )
-    }
-}
-
-impl Record {
-    /// The size without what CPython's debug hooks add, which a program did not ask for.
-    fn asked(&self) -> usize {
-        asked_of(self.account(), self.size())
+        let account = self.account();
+        let (asked, name) = (asked_of(account, self.size()), account.name());
+        let made = self.made().after("allocated at");
+        write!(out, "a block of {asked} bytes of the account {name}{made}")
     }
 }
 
@@ -387,7 +344,7 @@ impl fmt::Display for Written<'_> {
             out,
             "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected \
              0x{expected:02x}",
-            self.record.described(),
+            self.record,
             self.record.freed_at(),
             offset - front as isize
         )

@@ -123,10 +123,8 @@ pub fn wants(size: usize) -> bool {
 
 #[cold]
 fn is_sampled() -> bool {
-    STATE
-        .seen
-        .fetch_add(1, Relaxed)
-        .is_multiple_of(STATE.every.load(Relaxed))
+    let seen = STATE.seen.fetch_add(1, Relaxed);
+    seen.is_multiple_of(STATE.every.load(Relaxed))
 }
 
 /// Whether guards are in force.
@@ -163,9 +161,8 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
         Ok(taken) => taken,
         Err(miss) => {
             STATE.missed.fetch_add(1, Relaxed);
-            STATE
-                .crowded_out
-                .fetch_add(u64::from(miss == Miss::Crowded), Relaxed);
+            let crowded_out = u64::from(miss == Miss::Crowded);
+            STATE.crowded_out.fetch_add(crowded_out, Relaxed);
             return None;
         }
     };
@@ -222,12 +219,19 @@ fn record_of(pointer: *mut u8) -> Option<&'static Record> {
     Some(RANGE.get()?.slot_at(pointer.addr())?.record)
 }
 
+/// The record of the live guarded block in whose slot an address lies.
+fn live_around(address: usize) -> Option<&'static Record> {
+    record_of(address as *mut u8).filter(|record| record.state.load(Acquire) == LIVE)
+}
+
+/// The record of the live guarded block that starts at an address.
+fn live_at(start: usize) -> Option<&'static Record> {
+    live_around(start).filter(|record| record.start.load(Relaxed) == start)
+}
+
 /// The size that was asked for of a live guarded block; None for any other pointer.
 pub fn size(pointer: *mut u8) -> Option<usize> {
-    let record = record_of(pointer)?;
-    let is_live = record.state.load(Acquire) == LIVE;
-    let start = record.start.load(Relaxed);
-    (is_live && start == pointer.addr()).then(|| record.size.load(Relaxed))
+    live_at(pointer.addr()).map(|record| record.size.load(Relaxed))
 }
 
 /// A guarded block.
@@ -238,6 +242,10 @@ pub struct Block {
     pub size: usize,
     /// The account that it is booked to.
     pub account: Account,
+    /// Bytes that are booked.
+    pub charged: usize,
+    /// Counts guarded blocks in the order of their allocation.
+    pub number: u64,
     /// Its allocation.
     pub made: CallSite,
 }
@@ -248,6 +256,8 @@ impl Block {
             start: record.start.load(Relaxed) as *mut u8,
             size: record.size.load(Relaxed),
             account: record.account(),
+            charged: record.mapped.load(Relaxed),
+            number: record.number.load(Relaxed),
             made: record.made.get(),
         }
     }
@@ -262,8 +272,7 @@ impl Block {
 
 /// The live block that starts at `pointer`.
 pub fn live(start: *mut u8) -> Option<Block> {
-    size(start)?;
-    Some(Block::of(record_of(start)?))
+    live_at(start.addr()).map(Block::of)
 }
 
 /// In words, with the bytes that the program has asked for.
@@ -294,12 +303,8 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let record = slot.record;
     let account = record.account();
     let is_start = record.start.load(Relaxed) == pointer.addr();
-    if !is_start
-        || record
-            .state
-            .compare_exchange(LIVE, TAKEN, AcqRel, Relaxed)
-            .is_err()
-    {
+    let take = || (record.state).compare_exchange(LIVE, TAKEN, AcqRel, Relaxed);
+    if !is_start || take().is_err() {
         let what = match is_start {
             true => Wrong::Freed,
             false => Wrong::of_live(record, pointer, 0),
@@ -408,18 +413,13 @@ fn check_around(slot_end: usize, record: &Record) {
 /// CPython's debug hooks. While no other thread allocates or frees.
 pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, OutOfBounds)) {
     let Some(range) = RANGE.get() else { return };
-    range.each_used(|record| {
-        if record.state.load(Acquire) != LIVE {
-            return;
-        }
+    range.each_live(|record| {
         let block = Block::of(record);
         let slot = range.slot_at(block.start.addr());
         let around = slot.and_then(|slot| overwritten(slot.end, record));
         let of_hooks = || {
-            let is_looked_at = with_hooks
-                && out_of_bounds::is_domain(block.account)
-                && block.account != Account::Raw;
-            is_looked_at.then(|| block.damage_of_hooks(false))?
+            let is_of_gil = matches!(block.account, Account::Mem | Account::Obj);
+            (with_hooks && is_of_gil).then(|| block.damage_of_hooks(false))?
         };
         if let Some(outside) = around.or_else(of_hooks) {
             visit(&block, outside);
@@ -429,21 +429,17 @@ pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, OutOfBou
 
 /// Whether a live guarded block holds `address`.
 pub fn is_live(address: usize) -> bool {
-    record_of(address as *mut u8)
-        .is_some_and(|record| record.state.load(Acquire) == LIVE && record.distance(address) == 0)
+    live_around(address).is_some_and(|record| record.distance(address) == 0)
 }
 
 /// The account of the live guarded block in whose slot `address` lies.
 pub fn account_at(address: usize) -> Option<Account> {
-    let record = record_of(address as *mut u8)?;
-    (record.state.load(Acquire) == LIVE).then(|| record.account())
+    live_around(address).map(Record::account)
 }
 
 /// The allocation of the live guarded block that starts at an address.
 pub fn call_site_of(start: usize) -> Option<CallSite> {
-    let record = record_of(start as *mut u8)?;
-    let is_it = record.state.load(Acquire) == LIVE && record.start.load(Relaxed) == start;
-    is_it.then(|| record.made.get())
+    live_at(start).map(|record| record.made.get())
 }
 
 /// The memory of the records of guarded blocks; None if there are none.
@@ -451,35 +447,11 @@ pub fn table() -> Option<Range<usize>> {
     RANGE.get().map(GuardRange::table)
 }
 
-/// A live guarded block, as [`visit`] tells of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Guarded {
-    /// Counts guarded blocks in the order of their allocation.
-    pub number: u64,
-    /// Its account.
-    pub account: Account,
-    /// Its start.
-    pub start: *mut u8,
-    /// Bytes that were asked for.
-    pub size: usize,
-    /// Bytes that are booked.
-    pub charged: usize,
-}
-
 /// Tells of each live guarded block. While no other thread allocates.
-pub fn visit(mut visitor: impl FnMut(&Guarded)) {
-    let Some(range) = RANGE.get() else { return };
-    range.each_used(|record| {
-        if record.state.load(Acquire) == LIVE {
-            visitor(&Guarded {
-                number: record.number.load(Relaxed),
-                account: record.account(),
-                start: record.start.load(Relaxed) as *mut u8,
-                size: record.size.load(Relaxed),
-                charged: record.mapped.load(Relaxed),
-            });
-        }
-    });
+pub fn visit(mut visitor: impl FnMut(&Block)) {
+    if let Some(range) = RANGE.get() {
+        range.each_live(|record| visitor(&Block::of(record)));
+    }
 }
 
 /// The number of the latest guarded block.

@@ -18,8 +18,8 @@ pub enum GuardSettings {
     },
 }
 
-/// The smallest blocks that `all` guards: smaller ones would take all of the room.
-const LEAST_OF_ALL: u64 = 1024;
+/// The meaning of `all`: smaller blocks would take all of the room.
+const ALL: &str = "min=1K,every=1";
 /// The least size if none is given.
 const DEFAULT_MIN: u64 = 4096;
 /// One of how many if that is not given.
@@ -32,16 +32,10 @@ impl FromStr for GuardSettings {
         let expected = Expected(
             "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1 or more",
         );
-        match text {
-            "off" => return Ok(GuardSettings::Off),
-            "all" => {
-                return Ok(GuardSettings::Sample {
-                    min: LEAST_OF_ALL,
-                    every: 1,
-                });
-            }
-            _ => {}
+        if text == "off" {
+            return Ok(GuardSettings::Off);
         }
+        let text = if text == "all" { ALL } else { text };
         let (mut min, mut every) = (None, None);
         for part in text.split(',') {
             let (place, value) = match part.split_once('=') {
@@ -78,48 +72,19 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
-        for text in [
-            "all",
-            "off",
-            "min=64K",
-            "every=10",
-            "every=3,min=1M",
-            "min=1B",
-        ] {
+        for text in "all off min=64K every=10 every=3,min=1M min=1B".split(' ') {
             let settings: GuardSettings = text.parse().unwrap();
-            assert_eq!(
-                settings.to_string().parse::<GuardSettings>().unwrap(),
-                settings
-            );
+            assert_eq!(settings.to_string().parse(), Ok(settings));
         }
-        let all = GuardSettings::Sample {
-            min: 1024,
-            every: 1,
-        };
-        assert_eq!("all".parse(), Ok(all));
-        let default = GuardSettings::Sample {
-            min: 65536,
-            every: DEFAULT_EVERY,
-        };
-        assert_eq!("min=64K".parse(), Ok(default));
+        let sample = |min, every| Ok(GuardSettings::Sample { min, every });
+        assert_eq!("all".parse(), sample(1024, 1));
+        assert_eq!("min=64K".parse(), sample(65536, DEFAULT_EVERY));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for text in [
-            "",
-            "on",
-            "min",
-            "min=",
-            "min=0",
-            "every=0",
-            "every=-1",
-            "min=4K,",
-            "all,min=4K",
-            "min=4K,min=4K",
-            "min=4K;every=2",
-            "size=4K",
-        ] {
+        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 size=4K";
+        for text in texts.split(' ') {
             assert!(text.parse::<GuardSettings>().is_err(), "{text}");
         }
     }

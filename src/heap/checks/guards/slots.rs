@@ -82,8 +82,7 @@ zeros_are_valid!(Record: state, account, size, start, mapped, number, made, free
 impl Record {
     /// The account that the block is booked to.
     pub fn account(&self) -> Account {
-        let index = self.account.load(Relaxed) as usize;
-        Account::ALL.get(index).copied().unwrap_or(Account::Native)
+        Account::at(self.account.load(Relaxed) as usize)
     }
 }
 
@@ -263,13 +262,8 @@ impl GuardRange {
             let index = class.cursor.fetch_add(1, Relaxed) % class.slots;
             let record = self.record(class, index);
             let state = record.state.load(Relaxed);
-            let is_free = state == NEW || state == FREED;
-            if is_free
-                && record
-                    .state
-                    .compare_exchange(state, TAKEN, AcqRel, Relaxed)
-                    .is_ok()
-            {
+            let take = || (record.state).compare_exchange(state, TAKEN, AcqRel, Relaxed);
+            if (state == NEW || state == FREED) && take().is_ok() {
                 return Some((record, index));
             }
         }
@@ -283,38 +277,26 @@ impl GuardRange {
         self.memory.close(self.in_front_of(end, mapped))
     }
 
-    /// Calls `visitor` for each slot that was ever used.
-    pub fn each_used(&self, mut visitor: impl FnMut(&'static Record)) {
-        for class in &self.classes {
+    /// Calls `visitor` for each slot with a live block.
+    pub fn each_live(&self, visitor: impl FnMut(&'static Record)) {
+        let all = self.classes.iter().flat_map(|class| {
             let used = class.cursor.load(Relaxed).min(class.slots);
-            (0..used).for_each(|index| visitor(self.record(class, index)));
-        }
+            (0..used).map(|index| self.record(class, index))
+        });
+        all.filter(|record| record.state.load(Acquire) == LIVE)
+            .for_each(visitor);
     }
 
     /// The record whose block is nearest to an address in the range.
     pub fn nearest(&self, address: usize) -> Option<&'static Record> {
-        let around = [
-            self.slot_at(address),
-            self.slot_before(address),
-            self.slot_after(address),
-        ];
-        let used = around.into_iter().flatten().filter(|slot| {
-            let state = slot.record.state.load(Acquire);
-            state == LIVE || state == FREED
-        });
-        used.map(|slot| slot.record)
-            .min_by_key(|record| record.distance(address))
-    }
-
-    fn slot_before(&self, address: usize) -> Option<Slot> {
-        let class = self.class_at(address)?;
-        self.slot_at(address.checked_sub(class.stride)?)
-    }
-
-    fn slot_after(&self, address: usize) -> Option<Slot> {
-        let slot = self.slot_at(address);
-        let next = slot.map_or(self.start() + self.page, |slot| slot.end + self.page);
-        self.slot_at(next)
+        let own = self.slot_at(address);
+        let next = own.as_ref().map_or(self.start(), |slot| slot.end) + self.page;
+        let stride = self.class_at(address).map(|class| class.stride);
+        let before = stride.and_then(|stride| self.slot_at(address.checked_sub(stride)?));
+        let around = [own, before, self.slot_at(next)].into_iter().flatten();
+        let is_used = |record: &&Record| [LIVE, FREED].contains(&record.state.load(Acquire));
+        let used = around.map(|slot| slot.record).filter(is_used);
+        used.min_by_key(|record| record.distance(address))
     }
 }
 

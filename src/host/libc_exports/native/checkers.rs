@@ -5,40 +5,27 @@ use super::next::find;
 use pyhost_os::system_call;
 use std::ffi::CStr;
 
-/// A tool that comes as a preloaded library with a malloc of its own.
-struct Tool {
-    name: &'static str,
-    /// A part of the library's name, of gcc's and of clang's.
-    library: &'static [u8],
-    /// Something that only this library defines.
-    symbol: &'static CStr,
-}
+/// A tool that comes as a preloaded library with a malloc of its own: its name, a part of the library's name, of gcc's and of
+/// clang's, and something that only this library defines.
+struct Tool(&'static str, &'static [u8], &'static CStr);
 
 const TOOLS: [Tool; 9] = [
-    tool("AddressSanitizer", b"asan", c"__asan_init"),
-    tool("ThreadSanitizer", b"tsan", c"__tsan_init"),
-    tool("MemorySanitizer", b"msan", c"__msan_init"),
-    tool("HWAddressSanitizer", b"hwasan", c"__hwasan_init"),
-    tool("LeakSanitizer", b"lsan", c"__lsan_init"),
-    tool("Scalene", b"libscalene", c"p_whereInPython"),
-    tool("Heaptrack", b"libheaptrack_preload", c"heaptrack_init"),
-    tool("Fil", b"_filpreload", c"fil_initialize_from_python"),
-    tool("Electric Fence", b"libefence", c"EF_PROTECT_BELOW"),
+    Tool("AddressSanitizer", b"asan", c"__asan_init"),
+    Tool("ThreadSanitizer", b"tsan", c"__tsan_init"),
+    Tool("MemorySanitizer", b"msan", c"__msan_init"),
+    Tool("HWAddressSanitizer", b"hwasan", c"__hwasan_init"),
+    Tool("LeakSanitizer", b"lsan", c"__lsan_init"),
+    Tool("Scalene", b"libscalene", c"p_whereInPython"),
+    Tool("Heaptrack", b"libheaptrack_preload", c"heaptrack_init"),
+    Tool("Fil", b"_filpreload", c"fil_initialize_from_python"),
+    Tool("Electric Fence", b"libefence", c"EF_PROTECT_BELOW"),
 ];
-
-const fn tool(name: &'static str, library: &'static [u8], symbol: &'static CStr) -> Tool {
-    Tool {
-        name,
-        library,
-        symbol,
-    }
-}
 
 /// Whether a value of `LD_PRELOAD` names a tool's library. Allocates nothing.
 pub fn is_named_in(preloaded: &[u8]) -> bool {
     let holds = |name: &[u8]| preloaded.windows(name.len()).any(|part| part == name);
     // clang's libraries: libclang_rt.asan-x86_64.so and more
-    TOOLS.iter().any(|tool| holds(tool.library)) || holds(b"libclang_rt")
+    TOOLS.iter().any(|Tool(_, library, _)| holds(library)) || holds(b"libclang_rt")
 }
 
 /// The name of the tool at work, if there is one.
@@ -46,8 +33,8 @@ pub fn at_work() -> Option<&'static str> {
     if system_call::is_under_valgrind() {
         return Some("Valgrind");
     }
-    let loaded = |tool: &&Tool| !find(tool.symbol).is_null();
-    TOOLS.iter().find(loaded).map(|tool| tool.name)
+    let loaded = |Tool(_, _, symbol): &&Tool| !find(symbol).is_null();
+    TOOLS.iter().find(loaded).map(|Tool(name, ..)| *name)
 }
 
 #[cfg(test)]

@@ -13,9 +13,8 @@ static FUNCTIONS: [OnceLock<AtExit>; 2] = [const { OnceLock::new() }; 2];
 /// Registers a function that `exit` calls, after those that are registered later; in musl, after those that `atexit` registers
 /// later. At the start, by the only thread.
 pub fn on_exit(function: AtExit) {
-    let number = FUNCTIONS
-        .iter()
-        .position(|place| place.set(function).is_ok());
+    let mut places = FUNCTIONS.iter();
+    let number = places.position(|place| place.set(function).is_ok());
     debug_assert!(number.is_some());
     if let Some(number) = number {
         register(number);

@@ -93,9 +93,8 @@ fn exported(found: *mut c_void) -> *mut c_void {
     if found.is_null() || is_off_from_the_start() {
         return found;
     }
-    let twin = TWINS
-        .iter()
-        .find(|twin| twin.in_libc.load(Relaxed) == found);
+    let is_found = |twin: &&Twin| twin.in_libc.load(Relaxed) == found;
+    let twin = TWINS.iter().find(is_found);
     twin.map_or(found, |twin| (twin.exported)())
 }
 
@@ -161,10 +160,8 @@ pub fn refused_by_libc() -> Option<&'static str> {
         (!message.is_null()).then(|| CStr::from_ptr(message.byte_add(length)))?
     };
     let text = text.to_str().ok()?;
-    OF_MALLOC
-        .iter()
-        .any(|words| text.starts_with(words))
-        .then_some(text)
+    let is_of_malloc = OF_MALLOC.iter().any(|words| text.starts_with(words));
+    is_of_malloc.then_some(text)
 }
 
 /// Stands in for libc's `dlopen` if it was not found.

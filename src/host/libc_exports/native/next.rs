@@ -21,15 +21,15 @@ mod by_linker {
 
     /// Declares functions, at the addresses that the linker writes.
     macro_rules! symbols {
-        ($($(#[$attribute:meta])* $identifier:ident = $name:literal: $type:ty;)*) => {
-            $($(#[$attribute])* pub static $identifier: Symbol<$type> = {
+        ($(#[$of:meta] { $($identifier:ident = $name:literal: $type:ty;)* })*) => {
+            $($(#[$of] pub static $identifier: Symbol<$type> = {
                 // SAFETY: only the address is used, as the type in the list.
                 unsafe extern "C" {
                     #[link_name = concat!("__next_", $name)]
                     fn next();
                 }
                 Symbol::at(next as *const std::ffi::c_void)
-            };)*
+            };)*)*
         };
     }
     pub(super) use symbols;
@@ -138,99 +138,91 @@ pub type Resize = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 found::symbols! {
-    MALLOC = "malloc": extern "C" fn(usize) -> *mut u8;
-    CALLOC = "calloc": extern "C" fn(usize, usize) -> *mut u8;
-    REALLOC = "realloc": Resize;
-    FREE = "free": Free;
-    POSIX_MEMALIGN = "posix_memalign":
-        extern "C" fn(&mut MaybeUninit<*mut u8>, usize, usize) -> c_int;
-    ALIGNED_ALLOC = "aligned_alloc": extern "C" fn(usize, usize) -> *mut u8;
-    MEMALIGN = "memalign": extern "C" fn(usize, usize) -> *mut u8;
-    VALLOC = "valloc": extern "C" fn(usize) -> *mut u8;
-    USABLE_SIZE = "malloc_usable_size": unsafe extern "C" fn(*mut u8) -> usize;
-    #[cfg(target_pointer_width = "64")]
-    MMAP = "mmap": Map;
-    #[cfg(target_pointer_width = "32")]
-    MMAP = "mmap64": Map;
-    MUNMAP = "munmap": unsafe extern "C" fn(*mut c_void, usize) -> c_int;
-    MREMAP = "mremap":
-        unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
-    MPROTECT = "mprotect": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
-    MADVISE = "madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
-    SBRK = "sbrk": unsafe extern "C" fn(isize) -> *mut c_void;
-    #[cfg(target_env = "gnu")]
-    PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    LIBC_MALLOC = "__libc_malloc": extern "C" fn(usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    LIBC_CALLOC = "__libc_calloc": extern "C" fn(usize, usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    LIBC_REALLOC = "__libc_realloc": Resize;
-    #[cfg(target_env = "gnu")]
-    LIBC_FREE = "__libc_free": Free;
-    #[cfg(target_env = "gnu")]
-    LIBC_MEMALIGN = "__libc_memalign": extern "C" fn(usize, usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    LIBC_VALLOC = "__libc_valloc": extern "C" fn(usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    LIBC_PVALLOC = "__libc_pvalloc": extern "C" fn(usize) -> *mut u8;
-    #[cfg(target_env = "gnu")]
-    TRIM = "malloc_trim": extern "C" fn(usize) -> c_int;
-    #[cfg(target_env = "gnu")]
-    MALLINFO = "mallinfo": extern "C" fn() -> libc::mallinfo;
-    #[cfg(target_env = "gnu")]
-    MALLINFO2 = "mallinfo2": extern "C" fn() -> libc::mallinfo2;
-    #[cfg(target_env = "gnu")]
-    STATS = "malloc_stats": extern "C" fn();
-    #[cfg(target_env = "gnu")]
-    INFO = "malloc_info": unsafe extern "C" fn(c_int, *mut libc::FILE) -> c_int;
-    #[cfg(target_env = "gnu")]
-    DLOPEN = "dlopen": Jump;
-    #[cfg(target_env = "gnu")]
-    DLVSYM = "dlvsym":
-        unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
-    PTHREAD_CREATE = "pthread_create":
-        unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
-    POLL = "poll": unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int;
-    PPOLL = "ppoll":
-        unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, Time, *const libc::sigset_t) -> c_int;
-    EPOLL_WAIT = "epoll_wait":
-        unsafe extern "C" fn(c_int, *mut libc::epoll_event, c_int, c_int) -> c_int;
-    EPOLL_PWAIT = "epoll_pwait": unsafe extern "C" fn(
-        c_int,
-        *mut libc::epoll_event,
-        c_int,
-        c_int,
-        *const libc::sigset_t,
-    ) -> c_int;
-    SELECT = "select": unsafe extern "C" fn(
-        c_int,
-        *mut libc::fd_set,
-        *mut libc::fd_set,
-        *mut libc::fd_set,
-        *mut libc::timeval,
-    ) -> c_int;
-    CLOCK_NANOSLEEP = "clock_nanosleep":
-        unsafe extern "C" fn(libc::clockid_t, c_int, Time, *mut libc::timespec) -> c_int;
-    KILL = "kill": extern "C" fn(libc::pid_t, c_int) -> c_int;
-    SIGACTION = "sigaction": unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
-    SIGNAL = "signal": Setter;
-    SYSV_SIGNAL = "__sysv_signal": Setter;
-    #[cfg(target_env = "musl")]
-    EXIT = "exit": extern "C" fn(c_int);
-    QUICK_EXIT = "quick_exit": extern "C" fn(c_int);
-    EXECVE = "execve": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
-    EXECVPE = "execvpe": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
-    FEXECVE = "fexecve": unsafe extern "C" fn(c_int, Strings<'_>, Strings<'_>) -> c_int;
-    POSIX_SPAWN = "posix_spawn": Spawn;
-    POSIX_SPAWNP = "posix_spawnp": Spawn;
-    SYSTEM = "system": unsafe extern "C" fn(*const c_char) -> c_int;
-    POPEN = "popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-    FORK_ALONE = "_Fork": unsafe extern "C" fn() -> libc::pid_t;
-    VFORK = "vfork": Jump;
-    CLONE = "clone": Jump;
-    SYSCALL = "syscall":
-        unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    #[cfg(all())] {
+        MALLOC = "malloc": extern "C" fn(usize) -> *mut u8;
+        CALLOC = "calloc": extern "C" fn(usize, usize) -> *mut u8;
+        REALLOC = "realloc": Resize;
+        FREE = "free": Free;
+        POSIX_MEMALIGN = "posix_memalign":
+            extern "C" fn(&mut MaybeUninit<*mut u8>, usize, usize) -> c_int;
+        ALIGNED_ALLOC = "aligned_alloc": extern "C" fn(usize, usize) -> *mut u8;
+        MEMALIGN = "memalign": extern "C" fn(usize, usize) -> *mut u8;
+        VALLOC = "valloc": extern "C" fn(usize) -> *mut u8;
+        USABLE_SIZE = "malloc_usable_size": unsafe extern "C" fn(*mut u8) -> usize;
+        MUNMAP = "munmap": unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+        MREMAP = "mremap":
+            unsafe extern "C" fn(*mut c_void, usize, usize, c_int, *mut c_void) -> *mut c_void;
+        MPROTECT = "mprotect": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+        MADVISE = "madvise": unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+        SBRK = "sbrk": unsafe extern "C" fn(isize) -> *mut c_void;
+        PTHREAD_CREATE = "pthread_create":
+            unsafe extern "C" fn(*mut libc::pthread_t, Attributes, Start, *mut c_void) -> c_int;
+        POLL = "poll": unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, c_int) -> c_int;
+        PPOLL = "ppoll":
+            unsafe extern "C" fn(*mut libc::pollfd, libc::nfds_t, Time, *const libc::sigset_t) -> c_int;
+        EPOLL_WAIT = "epoll_wait":
+            unsafe extern "C" fn(c_int, *mut libc::epoll_event, c_int, c_int) -> c_int;
+        EPOLL_PWAIT = "epoll_pwait": unsafe extern "C" fn(
+            c_int,
+            *mut libc::epoll_event,
+            c_int,
+            c_int,
+            *const libc::sigset_t,
+        ) -> c_int;
+        SELECT = "select": unsafe extern "C" fn(
+            c_int,
+            *mut libc::fd_set,
+            *mut libc::fd_set,
+            *mut libc::fd_set,
+            *mut libc::timeval,
+        ) -> c_int;
+        CLOCK_NANOSLEEP = "clock_nanosleep":
+            unsafe extern "C" fn(libc::clockid_t, c_int, Time, *mut libc::timespec) -> c_int;
+        KILL = "kill": extern "C" fn(libc::pid_t, c_int) -> c_int;
+        SIGACTION = "sigaction": unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
+        SIGNAL = "signal": Setter;
+        SYSV_SIGNAL = "__sysv_signal": Setter;
+        QUICK_EXIT = "quick_exit": extern "C" fn(c_int);
+        EXECVE = "execve": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
+        EXECVPE = "execvpe": unsafe extern "C" fn(*const c_char, Strings<'_>, Strings<'_>) -> c_int;
+        FEXECVE = "fexecve": unsafe extern "C" fn(c_int, Strings<'_>, Strings<'_>) -> c_int;
+        POSIX_SPAWN = "posix_spawn": Spawn;
+        POSIX_SPAWNP = "posix_spawnp": Spawn;
+        SYSTEM = "system": unsafe extern "C" fn(*const c_char) -> c_int;
+        POPEN = "popen": unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+        FORK_ALONE = "_Fork": unsafe extern "C" fn() -> libc::pid_t;
+        VFORK = "vfork": Jump;
+        CLONE = "clone": Jump;
+        SYSCALL = "syscall":
+            unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+    }
+    #[cfg(target_pointer_width = "64")] {
+        MMAP = "mmap": Map;
+    }
+    #[cfg(target_pointer_width = "32")] {
+        MMAP = "mmap64": Map;
+    }
+    #[cfg(target_env = "gnu")] {
+        PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
+        LIBC_MALLOC = "__libc_malloc": extern "C" fn(usize) -> *mut u8;
+        LIBC_CALLOC = "__libc_calloc": extern "C" fn(usize, usize) -> *mut u8;
+        LIBC_REALLOC = "__libc_realloc": Resize;
+        LIBC_FREE = "__libc_free": Free;
+        LIBC_MEMALIGN = "__libc_memalign": extern "C" fn(usize, usize) -> *mut u8;
+        LIBC_VALLOC = "__libc_valloc": extern "C" fn(usize) -> *mut u8;
+        LIBC_PVALLOC = "__libc_pvalloc": extern "C" fn(usize) -> *mut u8;
+        TRIM = "malloc_trim": extern "C" fn(usize) -> c_int;
+        MALLINFO = "mallinfo": extern "C" fn() -> libc::mallinfo;
+        MALLINFO2 = "mallinfo2": extern "C" fn() -> libc::mallinfo2;
+        STATS = "malloc_stats": extern "C" fn();
+        INFO = "malloc_info": unsafe extern "C" fn(c_int, *mut libc::FILE) -> c_int;
+        DLOPEN = "dlopen": Jump;
+        DLVSYM = "dlvsym":
+            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+    }
+    #[cfg(target_env = "musl")] {
+        EXIT = "exit": extern "C" fn(c_int);
+    }
 }
 
 /// Calls of the functions that free and resize behind the host's own, if not all calls are. A signal handler asks whose call

@@ -27,6 +27,7 @@ use crate::limit::caps;
 use crate::observe::live;
 use crate::observe::report::Ending;
 use crate::process;
+use libc::{SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use libc::{siginfo_t, ucontext_t};
 use pyhost_os::calls;
 use pyhost_os::mapping::Mapped;
@@ -36,15 +37,7 @@ use std::fmt;
 
 /// The signals whose default is not to end the process, and SIGKILL.
 const NOT_CAUGHT: [c_int; 9] = [
-    libc::SIGKILL,
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGWINCH,
+    SIGKILL, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 ];
 
 /// The signals of an access to memory that cannot be.
@@ -161,9 +154,8 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
         Some(_) => native_calls::find(&mut found, Of::Interrupted),
         None => 0,
     };
-    let refused = (signal == libc::SIGABRT)
-        .then(lookup::refused_by_libc)
-        .flatten();
+    let is_abort = signal == libc::SIGABRT;
+    let refused = is_abort.then(lookup::refused_by_libc).flatten();
     signal_stack::with_room(|| {
         if let Some(words) = refused {
             notice(format_args!(
@@ -180,9 +172,7 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
             notice(format_args!("{cause}"));
             stacks::write_found(&found[..count], made.calls, freed.calls);
         }
-        if signal == libc::SIGABRT
-            && let Some(refusal) = caps::aborts()
-        {
+        if is_abort && let Some(refusal) = caps::aborts() {
             end_refused(&refusal);
         }
         finish(Ending::Signal(signal), true);

@@ -13,6 +13,7 @@ use crate::cpython::functions::{self, Definition, Execute, Method, Module, This}
 use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::ledger::{LEDGER, REPORTED};
 use crate::resident::resident;
+use pyhost_os::strings::c_text;
 use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,14 +25,6 @@ struct Part {
     module: &'static CStr,
     /// The names that it defines for others; those that begin with `_` are for the rest of the module.
     names: &'static [&'static CStr],
-}
-
-/// A text that ends with a zero.
-const fn c_text(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("a zero at the end"),
-    }
 }
 
 /// The part in a file of `library`: its module and its names.

@@ -90,7 +90,7 @@ fn begin<'a>(_: This<'a, Module>, count: &Object<'a>) -> Returned<'a> {
 impl Repeats {
     fn take(&mut self) {
         if self.taken == 0 {
-            self.before.take();
+            self.before[0].take();
         }
         let snapshot = LEDGER.snapshot();
         let place = self.taken * WORDS;
@@ -101,13 +101,13 @@ impl Repeats {
             self.taken += 1;
         }
         if self.taken == self.count + 1 {
-            self.after.take();
+            self.after[0].take();
         }
     }
 
     fn grown(&self, account: Account) -> impl Iterator<Item = [u64; 3]> {
-        let before = self.before.of(account).entries();
-        let after = self.after.of(account).entries();
+        let before = self.before[0].of(account).entries();
+        let after = self.after[0].of(account).entries();
         after.iter().filter_map(|class| {
             let is_same = |known: &&SizeClass| known.block_bytes == class.block_bytes;
             let known = before.iter().find(is_same);

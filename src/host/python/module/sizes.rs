@@ -63,10 +63,10 @@ fn size_histogram<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned
     let histogram = classes(gil)?;
     match account {
         Some(account) => Dictionary::list(gil, |list| {
-            report::describe_classes(histogram.of(account), list);
+            report::describe_classes(histogram[0].of(account), list);
         }),
         None => Dictionary::build(gil, |dictionary| {
-            report::describe_histogram(&histogram, dictionary);
+            report::describe_histogram(&histogram[0], dictionary);
         }),
     }
 }
@@ -76,10 +76,10 @@ fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<
     let account = account("fragmentation", arguments)?;
     let histogram = classes(gil)?;
     match account {
-        Some(account) => gil.float(histogram.of(account).fragmentation()),
+        Some(account) => gil.float(histogram[0].of(account).fragmentation()),
         None => Dictionary::build(gil, |dictionary| {
             for account in Account::WITH_BLOCKS {
-                let figure = histogram.of(account).fragmentation();
+                let figure = histogram[0].of(account).fragmentation();
                 dictionary.fraction(account.name(), figure);
             }
         }),

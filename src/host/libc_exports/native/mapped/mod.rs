@@ -35,6 +35,13 @@ use pyhost_os::mapping::{is_mapped, page_size};
 use std::ffi::{c_int, c_void};
 use table::{Sums, Table};
 
+/// Calls a function behind the exported one, or libc's before it is found.
+macro_rules! real {
+    ($symbol:ident / $libcs:ident($($argument:expr),*)) => {
+        call!($symbol($($argument),*), libc::$libcs($($argument),*))
+    };
+}
+
 /// Whether what libraries map is booked.
 fn counts() -> bool {
     matches!(mode(), Mode::Count | Mode::Faulty)
@@ -94,11 +101,8 @@ fn book(before: Sums, after: Sums, grown: bool) {
     let ranges = after.ranges as i64 - before.ranges as i64;
     let own = i64::from(grown);
     let made = own + (ranges - own).max(0);
-    LEDGER.adjust_mapped(
-        after.bytes as i64 - before.bytes as i64,
-        made as u64,
-        (made - ranges) as u64,
-    );
+    let bytes = after.bytes as i64 - before.bytes as i64;
+    LEDGER.adjust_mapped(bytes, made as u64, (made - ranges) as u64);
 }
 
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
@@ -116,12 +120,7 @@ unsafe extern "C" fn pyhost_mmap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let map_at_once = || unsafe {
-        call!(
-            MMAP(start, size, access, flags, file, offset),
-            libc::mmap64(start, size, access, flags, file, offset)
-        )
-    };
+    let map_at_once = || unsafe { real!(MMAP / mmap64(start, size, access, flags, file, offset)) };
     let map = || match mode() {
         Mode::Off => map_at_once(),
         _ => address_limit::in_room(size, map_at_once),
@@ -191,7 +190,7 @@ unsafe extern "C" fn pyhost_mmap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     // SAFETY: the caller's duties.
-    let unmap = || unsafe { call!(MUNMAP(start, size), libc::munmap(start, size)) };
+    let unmap = || unsafe { real!(MUNMAP / munmap(start, size)) };
     peak_watch::before_release(size);
     if !concerns(size) {
         return unmap();
@@ -235,12 +234,7 @@ unsafe extern "C" fn pyhost_mremap(
     caller: usize,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let remap = || unsafe {
-        call!(
-            MREMAP(start, old, new, flags, target),
-            libc::mremap(start, old, new, flags, target)
-        )
-    };
+    let remap = || unsafe { real!(MREMAP / mremap(start, old, new, flags, target)) };
     peak_watch::before_release(old.saturating_sub(new));
     if !concerns(new) {
         return remap();
@@ -333,18 +327,13 @@ unsafe extern "C" fn pyhost_mremap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
     // SAFETY: the caller's duties.
-    let protect = || unsafe {
-        call!(
-            MPROTECT(start, size, access),
-            libc::mprotect(start, size, access)
-        )
-    };
+    let protect = || unsafe { real!(MPROTECT / mprotect(start, size, access)) };
     if !concerns(size) {
         return protect();
     }
     let end = end_of(start, size);
-    let (writable, other) =
-        with_table(|table| table.bytes_within(start.addr(), end)).unwrap_or_default();
+    let bytes = with_table(|table| table.bytes_within(start.addr(), end));
+    let (writable, other) = bytes.unwrap_or_default();
     let becomes_writable = access & libc::PROT_WRITE != 0;
     let changed = if becomes_writable { other } else { writable };
     if changed == 0 {
@@ -384,12 +373,7 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
         peak_watch::before_release(size);
     }
     // SAFETY: the caller's duties.
-    let status = unsafe {
-        call!(
-            MADVISE(start, size, advice),
-            libc::madvise(start, size, advice)
-        )
-    };
+    let status = unsafe { real!(MADVISE / madvise(start, size, advice)) };
     if status == 0 && releases && concerns(size) {
         caps::look_at_charges();
     }

@@ -22,16 +22,6 @@ pub struct Range {
 zeros_are_valid!(Range: start, end, caller, sample, writable);
 
 impl Range {
-    /// A range of no addresses.
-    #[cfg(test)]
-    const NONE: Range = Range {
-        start: 0,
-        end: 0,
-        caller: 0,
-        sample: 0,
-        writable: false,
-    };
-
     fn continues(&self, before: &Range) -> bool {
         let parts = |range: &Range| (range.caller, range.sample, range.writable);
         before.end == self.start && parts(before) == parts(self)
@@ -47,25 +37,21 @@ pub struct Sums {
     pub ranges: usize,
 }
 
-/// The list. What it has no room for is left away, and counted.
+/// The list. What it has no room for is left away.
 pub struct Table<'a> {
     ranges: &'a mut [Range],
     length: usize,
     sums: Sums,
-    missed: u64,
 }
 
 impl<'a> Table<'a> {
     /// An empty list in `ranges`.
-    pub const fn new(ranges: &'a mut [Range]) -> Self {
+    pub fn new(ranges: &'a mut [Range]) -> Self {
+        let sums = Sums::default();
         Table {
             ranges,
             length: 0,
-            sums: Sums {
-                bytes: 0,
-                ranges: 0,
-            },
-            missed: 0,
+            sums,
         }
     }
 
@@ -79,20 +65,13 @@ impl<'a> Table<'a> {
         self.sums
     }
 
-    /// Ranges that there was no room for.
-    #[cfg(test)]
-    fn missed(&self) -> u64 {
-        self.missed
-    }
-
     /// The ranges that have a part between `start` and `end`, by their index.
     fn within(&self, start: usize, end: usize) -> std::ops::Range<usize> {
         if start >= end {
             return 0..0;
         }
-        let first = self.ranges().partition_point(|it| it.end <= start);
         let behind = self.ranges().partition_point(|it| it.start < end);
-        first..behind
+        self.behind(start)..behind
     }
 
     /// The place of a range that begins at `start`, where none holds that address.
@@ -191,42 +170,47 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// Gives each part of a range between `start` and `end` to `change`, which may put another one there.
+    fn each_part(&mut self, start: usize, end: usize, mut change: impl FnMut(&mut Self, Range)) {
+        let mut at = start;
+        while let Some(range) = self.first_within(at, end) {
+            let (start, end) = (range.start.max(at), range.end.min(end));
+            change(
+                self,
+                Range {
+                    start,
+                    end,
+                    ..range
+                },
+            );
+            at = end;
+        }
+    }
+
     /// Makes what is between `start` and `end` and of the sample `from` a part of the sample `to`.
     pub fn rename_sample(&mut self, start: usize, end: usize, from: usize, to: usize) {
-        let mut at = start;
-        while let Some(old) = self.first_within(at, end) {
-            let (first, last) = (old.start.max(at), old.end.min(end));
-            if old.sample == from && (old.writable || from != 0) {
-                self.put(Range {
-                    start: first,
-                    end: last,
-                    sample: to,
-                    ..old
-                });
+        self.each_part(start, end, |table, part| {
+            if part.sample == from && (part.writable || from != 0) {
+                table.put(Range { sample: to, ..part });
             }
-            at = last;
-        }
+        });
     }
 
     /// Lets what is in the list between `start` and `end` be written, or not. What changes is of no sample. Returns the first
     /// address that changes, or 0.
     pub fn protect(&mut self, start: usize, end: usize, writable: bool) -> usize {
-        let mut from = start;
         let mut changed = 0;
-        while let Some(old) = self.first_within(from, end) {
-            let (first, last) = (old.start.max(from), old.end.min(end));
-            if old.writable != writable {
-                changed = if changed == 0 { first } else { changed };
-                self.put(Range {
-                    start: first,
-                    end: last,
-                    sample: 0,
+        self.each_part(start, end, |table, part| {
+            if part.writable != writable {
+                changed = if changed == 0 { part.start } else { changed };
+                let sample = 0;
+                table.put(Range {
+                    sample,
                     writable,
-                    ..old
+                    ..part
                 });
             }
-            from = last;
-        }
+        });
         changed
     }
 
@@ -234,35 +218,27 @@ impl<'a> Table<'a> {
     /// none if it `stays` where it is. The two do not overlap.
     pub fn copy(&mut self, start: usize, end: usize, target: usize, stays: bool) {
         self.remove(target, target.saturating_add(end - start));
-        let mut from = start;
-        while let Some(old) = self.first_within(from, end) {
-            let (first, last) = (old.start.max(from), old.end.min(end));
-            self.put(Range {
-                start: target + (first - start),
-                end: target + (last - start),
-                sample: if stays { 0 } else { old.sample },
-                ..old
+        self.each_part(start, end, |table, part| {
+            table.put(Range {
+                start: target + (part.start - start),
+                end: target + (part.end - start),
+                sample: if stays { 0 } else { part.sample },
+                ..part
             });
-            from = last;
-        }
-    }
-
-    fn count(&mut self, range: &Range) {
-        if range.writable {
-            self.sums.bytes += range.end - range.start;
-            self.sums.ranges += 1;
-        }
+        });
     }
 
     fn place_at(&mut self, place: usize, range: Range) -> bool {
         if self.length == self.ranges.len() {
-            self.missed += 1;
             return false;
         }
         self.ranges.copy_within(place..self.length, place + 1);
         self.ranges[place] = range;
         self.length += 1;
-        self.count(&range);
+        if range.writable {
+            self.sums.bytes += range.end - range.start;
+            self.sums.ranges += 1;
+        }
         true
     }
 
@@ -289,12 +265,24 @@ impl<'a> Table<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyhost_os::mapping::FromZeros;
     use pyhost_testing::Random;
 
     const PAGES: usize = 64;
 
     /// Who mapped each page, and whether it may be written.
     type Oracle = [Option<(usize, bool)>; PAGES];
+
+    fn range(start: usize, end: usize, caller: usize, writable: bool) -> Range {
+        let sample = 0;
+        Range {
+            start,
+            end,
+            caller,
+            sample,
+            writable,
+        }
+    }
 
     fn check(table: &Table<'_>, oracle: &Oracle) {
         let mut seen: Oracle = [None; PAGES];
@@ -317,7 +305,7 @@ mod tests {
     fn check_copies(table: &Table<'_>) {
         let (mut behind, mut copied) = (0, Vec::new());
         loop {
-            let mut room = [Range::NONE; 2];
+            let mut room = [Range::zeroed(); 2];
             let count = table.copy_behind(behind, &mut room);
             copied.extend_from_slice(&room[..count]);
             if count < room.len() {
@@ -333,7 +321,7 @@ mod tests {
     fn random_changes_leave_what_a_list_of_pages_has() {
         for seed in 1..=50 {
             let mut random = Random(seed * 7919);
-            let mut memory = [Range::NONE; PAGES];
+            let mut memory = [Range::zeroed(); PAGES];
             let mut table = Table::new(&mut memory);
             let mut oracle: Oracle = [None; PAGES];
             for _ in 0..500 {
@@ -342,14 +330,7 @@ mod tests {
                 let (caller, writable) = (random.below(3), random.below(2) == 0);
                 match random.below(3) {
                     0 => {
-                        let range = Range {
-                            start,
-                            end,
-                            caller,
-                            sample: 0,
-                            writable,
-                        };
-                        assert!(table.put(range));
+                        assert!(table.put(range(start, end, caller, writable)));
                         oracle[start..end].fill(Some((caller, writable)));
                     }
                     1 => {
@@ -370,21 +351,14 @@ mod tests {
                 assert_eq!(table.bytes_within(start, end), (writable, others));
                 check_copies(&table);
             }
-            assert_eq!(table.missed(), 0);
         }
     }
 
     #[test]
     fn neighbours_of_one_place_are_one_range() {
-        let mut memory = [Range::NONE; 4];
+        let mut memory = [Range::zeroed(); 4];
         let mut table = Table::new(&mut memory);
-        let range = |start, end, caller| Range {
-            start,
-            end,
-            caller,
-            sample: 0,
-            writable: true,
-        };
+        let range = |start, end, caller| range(start, end, caller, true);
         for (start, end) in [(0, 1), (2, 3), (1, 2), (3, 9)] {
             assert!(table.put(range(start, end, 7)));
         }
@@ -393,20 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_left_away_and_counted() {
-        let mut memory = [Range::NONE; 2];
+    fn what_there_is_no_room_for_is_left_away() {
+        let mut memory = [Range::zeroed(); 2];
         let mut table = Table::new(&mut memory);
-        let range = |start, end| Range {
-            start,
-            end,
-            caller: 0,
-            sample: 0,
-            writable: true,
-        };
+        let range = |start, end| range(start, end, 0, true);
         assert!(table.put(range(0, 10)) && table.put(range(20, 30)));
         assert!(!table.put(range(40, 50)));
         table.remove(4, 5);
         assert_eq!(table.ranges(), [range(0, 4), range(20, 30)]);
-        assert_eq!((table.sums().bytes, table.missed()), (14, 2));
+        assert_eq!(table.sums().bytes, 14);
     }
 }

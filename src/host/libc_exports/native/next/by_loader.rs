@@ -3,30 +3,22 @@
 use super::super::mode::{self, Mode, mode};
 use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, resolve_all};
 use pyhost_os::process::libc_itself;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Declares functions, and the one that finds all of them.
 macro_rules! symbols {
-    ($($(#[$attribute:meta])* $identifier:ident = $name:literal: $type:ty;)*) => {
-        $($(#[$attribute])* pub static $identifier: Symbol<$type> =
-            Symbol::new(found::text(concat!($name, "\0")));)*
+    ($(#[$of:meta] { $($identifier:ident = $name:literal: $type:ty;)* })*) => {
+        $($(#[$of] pub static $identifier: Symbol<$type> =
+            Symbol::new(pyhost_os::strings::c_text(concat!($name, "\0")));)*)*
         /// Finds every function of the list. Once, before `main` or at its start.
         fn resolve_all() {
-            $($(#[$attribute])* $identifier.resolve();)*
+            $($(#[$of] $identifier.resolve();)*)*
         }
     };
 }
 pub(super) use symbols;
-
-/// A text with its zero byte as C has it.
-pub(super) const fn text(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("one zero byte, at the end"),
-    }
-}
 
 impl<F: Copy> Symbol<F> {
     /// Finds the definition that follows the host in lookup order. After [`super::resolve`], which does so for the list.
