@@ -16,7 +16,6 @@ use std::sync::OnceLock;
 /// Writes the report.
 static WRITE: OnceLock<fn()> = OnceLock::new();
 
-/// The handler.
 fn call<'a>(handler: This<'a, Module>, _: Arguments<'a>) -> Returned<'a> {
     if let Some(write) = WRITE.get() {
         write();

@@ -154,7 +154,6 @@ parts! {
         pub free_threaded: Option<bool>,
     }
 
-    /// The process that reports.
     pub struct Process {
         pub pid: Option<i64>,
         pub argv: Vec<String>,

@@ -10,7 +10,6 @@ use crate::libc_exports::native::mapped;
 use crate::observe::{exit_report, live};
 use pyhost_os::forks::{AtFork, Child};
 
-/// The list.
 pub struct Fork;
 
 impl AtFork for Fork {

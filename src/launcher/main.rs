@@ -25,7 +25,6 @@ use std::ptr::null;
 
 /// A bad command line.
 const BAD_OPTION: i32 = 2;
-/// The host cannot start.
 const CANNOT_START: i32 = 1;
 /// The variables that it sets.
 const PRELOAD: &str = "LD_PRELOAD=";

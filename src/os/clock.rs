@@ -50,7 +50,6 @@ pub fn wait_until(patience: u64, pause: u64, mut is_so: impl FnMut() -> bool) ->
 #[derive(Clone, Copy, Debug)]
 pub struct Utc(pub u64);
 
-/// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
 
 impl Utc {

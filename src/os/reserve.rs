@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Bytes of a unit, and the largest alignment.
 const UNIT: usize = 128;
-/// Units of a word of bits.
 const WORD: usize = u64::BITS as usize;
 
 #[repr(C, align(128))]

@@ -184,7 +184,6 @@ pub fn write(
     }
 }
 
-/// Writes one family.
 struct Samples<'a, W: Write> {
     form: Form,
     family: &'static Family,

@@ -77,7 +77,6 @@ pub struct TypeRow {
     pub error_bytes: i64,
 }
 
-/// A call of a stack.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Call {
     pub file: String,

@@ -21,7 +21,6 @@ const CLOSING_TIME: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 const MOST: usize = 64;
 
-/// Makes the response to a request.
 type Answer<'a> = &'a (dyn Fn(&Request, &Client<'_>) -> Response + Sync);
 
 /// The client of a request, while its response is made.
@@ -48,7 +47,6 @@ impl Client<'_> {
     }
 }
 
-/// A connection that has a thread.
 struct Connection<'scope> {
     /// Gone when the thread is done with it.
     stream: Weak<TcpStream>,

@@ -44,7 +44,6 @@ pub struct Stacks {
     pub interval: i64,
     pub samples: i64,
     pub dropped: i64,
-    /// The frames, by number.
     pub frames: Vec<Frame>,
     pub sites: Vec<Site>,
 }
@@ -160,7 +159,6 @@ impl Stacks {
     }
 }
 
-/// An amount for each view.
 type Amounts = [Amount; View::ALL.len()];
 
 /// An account, a thread, and the numbers of the frames.

@@ -26,7 +26,6 @@ pub fn row(account: &str, bytes: i64, blocks: i64, stack: &[Value]) -> Value {
     json!({"account": account, "bytes": bytes, "blocks": blocks, "error_bytes": 1, "stack": stack})
 }
 
-/// The row with a thread, an age and types.
 pub fn of_thread(mut row: Value, thread: &str, age: f64, types: &[(&str, i64)]) -> Value {
     let of_type = |(name, bytes): &(&str, i64)| json!({"type": name, "bytes": bytes, "blocks": 1, "error_bytes": 1});
     row["thread"] = thread.into();

@@ -83,7 +83,6 @@ impl SampledHost {
         figures(&self.record.snapshot, scope)
     }
 
-    /// The figures of all accounts.
     pub fn total(&self) -> AccountFigures {
         self.figures(Scope::Total)
     }
@@ -144,7 +143,6 @@ struct Watched {
     file: File,
 }
 
-/// The hosts at one moment.
 pub struct Moment {
     /// The hosts that run, by process id; of the watched one, its last counters.
     pub hosts: Vec<SampledHost>,

@@ -34,7 +34,6 @@ pub enum Step {
 
 #[derive(Default)]
 pub struct View {
-    /// The process that is watched, if it is one.
     pub watched: Option<i32>,
     /// The hosts, in the order in which they are shown.
     pub hosts: Vec<SampledHost>,

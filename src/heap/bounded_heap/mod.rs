@@ -350,7 +350,6 @@ fn slices_of(start: usize, bytes: usize) -> Option<Range<usize>> {
         .then(|| offset / SLICE..end.div_ceil(SLICE))
 }
 
-/// The memory of a run of slices.
 fn memory(slices: &Range<usize>) -> (*mut c_void, usize) {
     let start = STATE.base.load(Relaxed) + slices.start * SLICE;
     let start = std::ptr::with_exposed_provenance_mut(start);

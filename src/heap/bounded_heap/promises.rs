@@ -27,7 +27,6 @@ const COUNT: usize = 256;
 /// A promise by its place and its number, which no later one at that place has.
 type Name = super::Promise;
 
-/// The promises of a thread.
 struct ThreadPromises {
     /// The room that was kept for the calling thread.
     own: Cell<Option<Name>>,
@@ -41,7 +40,6 @@ thread_local! {
     };
 }
 
-/// The promises that are open.
 pub struct Promises {
     /// Number of the promise at each place, and the bytes that are left of it.
     all: [(u64, u64); COUNT],

@@ -6,7 +6,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A heap for each account.
 type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 
 pyhost_os::state! {
@@ -19,11 +18,9 @@ pyhost_os::state! {
         /// For sampled blocks (see [`crate::sampling`]); null without samples. A block of one takes the
         /// slow path when it is freed, so that the others need not be asked whether they are samples.
         pub sampled: EachAccount = none(),
-        /// See `sampled`.
         pub sampled_before: EachAccount = none(),
         /// For checked blocks (see [`crate::checks::checked_blocks`]); null without them.
         pub checked: EachAccount = none(),
-        /// See `checked`.
         pub checked_before: EachAccount = none(),
     }
 }

@@ -401,7 +401,6 @@ fn each_submap(mut visit: impl FnMut(usize, &Submap)) {
     }
 }
 
-/// The view of a page of the map.
 fn view(page: &Page) -> PageView {
     let first = page.page_start.addr();
     let used = u64::from(page.used.get());

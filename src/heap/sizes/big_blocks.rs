@@ -84,7 +84,6 @@ struct Entry {
 const BEING_WRITTEN: usize = 1;
 
 pyhost_os::state! {
-    /// The big blocks.
     static STATE: BigBlockTable {
         table: [Entry; ENTRIES] = [const {
             Entry {
@@ -136,7 +135,6 @@ pub fn add(address: usize, account: Account, bytes: usize) {
     STATE.left_out.fetch_add(1, Relaxed);
 }
 
-/// The entry of the block of `address`.
 fn entry_of(address: usize) -> Option<&'static Entry> {
     let key = key_of(address);
     let mut used = STATE.table[..STATE.used.load(Relaxed)].iter();

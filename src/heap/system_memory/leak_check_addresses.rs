@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const SPAN: u64 = 4 << 30;
 /// Bytes left out at both ends of each span: lower halves that are small numbers, signed or unsigned.
 const EDGE: u64 = 512 << 20;
-/// The upper halves.
 const UPPER: std::ops::Range<u64> = 0x7b00..0x7d00;
 /// The addresses that mimalloc asks for (`MI_HINT_BASE`, `MI_HINT_MAX`).
 const WISHES: std::ops::Range<u64> = 2 << 40..31 << 40;

@@ -119,7 +119,6 @@ fn shown(name: &[u8]) -> Plain<'_> {
 /// A text, some lines of which are of native calls.
 pub struct Text {
     out: Descriptor,
-    /// The descriptor that it is for.
     to: c_int,
     /// The file that it is written to before it is named, and the program; `None` if it goes to its descriptor as it is.
     kept: Option<(Fd, &'static CStr)>,
@@ -177,7 +176,6 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     (status == Some(0)).then_some(named)
 }
 
-/// Copies a file to a descriptor as it is.
 fn copy(file: &Fd, to: c_int) {
     file::rewind(file);
     let mut out = Descriptor::new(to);

@@ -4,7 +4,6 @@
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
 compile_error!("exported functions are written for x86-64, aarch64 and arm");
 
-/// Begins a function.
 macro_rules! begin {
     ($name:literal) => {
         concat!(
@@ -22,7 +21,6 @@ macro_rules! begin {
     };
 }
 
-/// Ends a function.
 macro_rules! end {
     ($name:literal) => {
         concat!(".size ", $name, ", .-", $name, "\n.popsection")
@@ -78,7 +76,6 @@ macro_rules! count {
     };
 }
 
-/// Jumps on.
 #[cfg(target_arch = "x86_64")]
 macro_rules! go_on {
     () => {

@@ -28,8 +28,7 @@ static COUNT: &AtomicU64 = &HEADER.forks;
 
 /// Counts a process that libc's `$symbol` starts of a file, which `Program::$found` finds as libc does.
 macro_rules! spawn {
-    ($(#[$what:meta])* $name:ident, $symbol:ident, $found:ident) => {
-        $(#[$what])*
+    ($name:ident, $symbol:ident, $found:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             pid: *mut libc::pid_t,
@@ -45,7 +44,10 @@ macro_rules! spawn {
                 next::resolve();
                 // SAFETY: the caller's duties.
                 let result = unsafe {
-                    call!($symbol(pid, file, actions, attributes, argv, environment), libc::ENOSYS)
+                    call!(
+                        $symbol(pid, file, actions, attributes, argv, environment),
+                        libc::ENOSYS
+                    )
                 };
                 if result == 0 {
                     COUNT.fetch_add(1, Relaxed);
@@ -56,14 +58,8 @@ macro_rules! spawn {
     };
 }
 
-spawn! {
-    /// `posix_spawn(3)`.
-    posix_spawn, POSIX_SPAWN, at
-}
-spawn! {
-    /// `posix_spawnp(3)`.
-    posix_spawnp, POSIX_SPAWNP, named
-}
+spawn!(posix_spawn, POSIX_SPAWN, at);
+spawn!(posix_spawnp, POSIX_SPAWNP, named);
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and
 /// `popen` of glibc before 2.29 call `fork`.
@@ -71,7 +67,6 @@ fn count_since(before: u64) {
     let _ = COUNT.compare_exchange(before, before + 1, Relaxed, Relaxed);
 }
 
-/// `system(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn system(command: *const c_char) -> c_int {
     next::resolve();
@@ -84,7 +79,6 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
     status
 }
 
-/// `popen(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
     next::resolve();

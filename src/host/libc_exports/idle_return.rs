@@ -215,7 +215,6 @@ unsafe extern "C" fn pyhost_ppoll(
     })
 }
 
-/// `epoll_wait(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_epoll_wait(
     file: c_int,
@@ -238,7 +237,6 @@ unsafe extern "C" fn pyhost_epoll_wait(
     in_parts(milliseconds(timeout), caller, || wait(timeout), part)
 }
 
-/// `epoll_pwait(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_epoll_pwait(
     file: c_int,
@@ -258,7 +256,6 @@ unsafe extern "C" fn pyhost_epoll_pwait(
     })
 }
 
-/// `select(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_select(
     count: c_int,

@@ -23,13 +23,11 @@ extern "C" fn quick_exit(status: c_int) -> ! {
     exit_report::end_now(status)
 }
 
-/// `_exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     exit_report::end_now(status)
 }
 
-/// `_Exit(2)`.
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: c_int) -> ! {
     exit_report::end_now(status)
@@ -55,14 +53,12 @@ macro_rules! exec {
     }};
 }
 
-/// `execv(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
     // SAFETY: the caller's duties.
     unsafe { execve(path, argv, Strings::environment()) }
 }
 
-/// `execve(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
@@ -70,14 +66,12 @@ unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: String
     preload::with_library(program, envp, |envp| exec!(EXECVE(path, argv, envp)))
 }
 
-/// `execvp(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
     // SAFETY: the caller's duties.
     unsafe { execvpe(file, argv, Strings::environment()) }
 }
 
-/// `execvpe(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
@@ -85,7 +79,6 @@ unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strin
     preload::with_library(program, envp, |envp| exec!(EXECVPE(file, argv, envp)))
 }
 
-/// `fexecve(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     preload::with_library(preload::Program::Open(file), envp, |envp| {

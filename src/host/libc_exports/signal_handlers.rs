@@ -8,7 +8,6 @@ use crate::observe::exit_report::dispositions::{self, set_handler};
 use libc::sigaction as Action;
 use std::ffi::c_int;
 
-/// `sigaction(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     // SAFETY: the caller's duties.

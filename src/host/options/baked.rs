@@ -38,7 +38,6 @@ fn lower<T: Copy + PartialOrd>(
     )))
 }
 
-/// The bytes that hold.
 pub fn lower_bytes(name: &str, asked: Option<u64>, baked: Option<u64>) -> Result<Option<u64>> {
     lower(name, asked, baked, |asked, most| {
         [Exact(asked).to_string(), format!("at most {}", Exact(most))]

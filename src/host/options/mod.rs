@@ -83,7 +83,6 @@ pub struct Options {
     pub timeline: timeline::TimelineSettings,
     /// Whether an interactive run ends with one line.
     pub closing_line: bool,
-    /// All arguments of the process.
     pub argv: Vec<OsString>,
     /// The script's name.
     pub command: String,

@@ -71,7 +71,6 @@ pub struct Part {
 }
 
 impl Part {
-    /// Its key.
     pub fn name(&self) -> &'static str {
         self.key.split('=').next().unwrap_or_default()
     }

@@ -193,7 +193,6 @@ Exit status: the script's own, but
     text
 }
 
-/// The text of `--help`.
 pub fn help(which: Help) -> String {
     format!("{}\n", command(which).render_help().to_string().trim_end())
 }

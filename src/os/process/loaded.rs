@@ -125,7 +125,6 @@ mod tests {
         assert!(!super::is_same(8, 8));
     }
 
-    /// An address in libc.
     fn tests_of_libc() -> usize {
         // SAFETY: the name is a string that ends in a zero byte.
         unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr()

@@ -300,7 +300,6 @@ pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
     pages_of_statm(text, 1)
 }
 
-/// The pages of a field in the text of a `statm`.
 fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {
     let field = text.split(|&byte| byte == b' ').nth(field)?;
     std::str::from_utf8(field).ok()?.parse().ok()

@@ -43,7 +43,6 @@ impl Dictionary {
         self.attributes.insert_full(attribute).0 as i32
     }
 
-    /// The stack of a site.
     pub fn stack(&mut self, stacks: &Stacks, site: &Site) -> i32 {
         let frames = site.stack.iter().map(|number| &stacks.frames[*number]);
         let location_indices = frames.map(|frame| self.location(frame)).collect();

@@ -152,7 +152,6 @@ fn locations(frames: &[Frame], texts: &mut IndexSet<String>) -> (Vec<Location>, 
     (locations, functions.collect())
 }
 
-/// The id of what has this number.
 fn id(number: usize) -> u64 {
     number as u64 + 1
 }

@@ -153,7 +153,6 @@ impl<'a> Tree<'a> {
         self.nodes[0].sums.is_empty()
     }
 
-    /// Whether a stack has native calls.
     pub fn has_native_calls(&self) -> bool {
         self.frames.iter().any(|frame| frame.library.is_some())
     }

@@ -27,7 +27,6 @@ pyhost_os::state! {
         /// Blocks that were ever added, and that were ever taken out for want of room in bytes, or overtaken.
         added: AtomicUsize = AtomicUsize::new(0),
         taken: AtomicUsize = AtomicUsize::new(0),
-        /// Bytes that wait.
         bytes: AtomicUsize = AtomicUsize::new(0),
     }
 }

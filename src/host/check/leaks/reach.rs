@@ -34,7 +34,6 @@ pub struct Broken {
     pub account: Account,
     /// Usable bytes of their blocks.
     pub size: usize,
-    /// How many pages.
     pub pages: u64,
 }
 

@@ -47,7 +47,6 @@ pub struct Call<'a> {
 /// What is known of a lost block.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The account that it is booked to.
     pub account: Account,
     /// Its usable bytes.
     pub size: usize,
@@ -61,7 +60,6 @@ pub struct Facts<'a> {
 
 #[derive(Clone, Debug)]
 enum Condition {
-    /// `leak:`
     Any(Pattern),
     Line(Pattern),
     Type(Pattern),
@@ -129,7 +127,6 @@ impl Condition {
     }
 }
 
-/// A rule, and what it has matched.
 #[derive(Debug)]
 pub struct Rule {
     /// As it was written.

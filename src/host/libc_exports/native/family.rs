@@ -38,7 +38,6 @@ fn no_memory() {
     Errno(libc::ENOMEM).set();
 }
 
-/// `malloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
     // Not a `match`: the first comparison that is made should be the usual one.
@@ -78,7 +77,6 @@ pub(super) fn aligned(size: usize, alignment: usize) -> *mut u8 {
     }
 }
 
-/// `calloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
     if matches!(mode(), Mode::Off | Mode::Faulty) {
@@ -94,7 +92,6 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
     }
 }
 
-/// As [`malloc_otherwise`].
 #[cold]
 #[inline(never)]
 fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
@@ -218,7 +215,6 @@ pub unsafe extern "C" fn reallocarray(pointer: *mut u8, count: usize, size: usiz
     }
 }
 
-/// `posix_memalign(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn posix_memalign(
     out: &mut MaybeUninit<*mut u8>,
@@ -239,7 +235,6 @@ pub extern "C" fn posix_memalign(
     0
 }
 
-/// `memalign(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
     if mode() == Mode::Off {
@@ -264,7 +259,6 @@ pub extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut u8 {
     }
 }
 
-/// `valloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut u8 {
     match mode() {

@@ -13,7 +13,6 @@ use std::ffi::c_int;
 use std::fmt::Write;
 use std::ptr::null_mut;
 
-/// `pvalloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut u8 {
     if mode() == Mode::Off {

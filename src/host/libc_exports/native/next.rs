@@ -110,7 +110,6 @@ impl<F: Copy> Symbol<F> {
 
 /// The first function of a thread.
 pub type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-/// The attributes of a new thread.
 pub type Attributes = *const libc::pthread_attr_t;
 type Action = libc::sigaction;
 /// Where in a file, with 64 bits everywhere.
@@ -130,11 +129,8 @@ type Spawn = unsafe extern "C" fn(
 ) -> c_int;
 /// A function that assembly jumps to.
 type Jump = ();
-/// `free(3)`.
 pub type Free = unsafe extern "C" fn(*mut u8);
-/// `realloc(3)`.
 pub type Resize = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
-/// `dlsym(3)`.
 type Lookup = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 found::symbols! {

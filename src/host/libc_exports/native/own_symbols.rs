@@ -42,7 +42,6 @@ fn find(name: &CStr) -> Option<*mut c_void> {
     Some(table[found.ok()?].address)
 }
 
-/// `dlopen(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlopen(path: *const c_char, _mode: c_int) -> *mut c_void {
     if path.is_null() {

@@ -137,7 +137,6 @@ fn exchange(signal: c_int, new: Option<&Disposition>) -> Option<Disposition> {
     (result == 0).then_some(Disposition(found))
 }
 
-/// The kernel's disposition.
 pub fn current(signal: c_int) -> Option<Disposition> {
     exchange(signal, None)
 }

@@ -47,7 +47,6 @@ enum Failure {
     System(Errno),
     /// The descriptor is open for another file than at the start.
     OtherFile,
-    /// `pyhostctl` made no page.
     Page(NoPage),
 }
 

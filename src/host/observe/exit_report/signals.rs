@@ -55,7 +55,6 @@ fn is_of_thread(signal: c_int) -> bool {
     signal == libc::SIGABRT || FAULTS.contains(&signal)
 }
 
-/// Whether faulthandler takes a signal.
 fn is_faulthandlers(signal: c_int) -> bool {
     is_of_thread(signal) && ![libc::SIGTRAP, libc::SIGSYS].contains(&signal)
 }

@@ -75,7 +75,6 @@ fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
 }
 
 pyhost_os::state! {
-    /// The process's file, and how the process ends.
     static STATE: LiveFile {
         /// Somebody else may read the header: a file or a sampler has it.
         is_shared: AtomicBool = AtomicBool::new(false),

@@ -31,7 +31,6 @@ pub fn mimalloc_version() -> String {
 }
 
 impl Facts {
-    /// Gathers the facts of this process.
     pub fn gather(
         argv: &[OsString],
         command: &str,

@@ -4,7 +4,6 @@ use super::Sink;
 use crate::heap::guards::GuardFigures;
 use std::fmt::{self, Write};
 
-/// Says what was guarded.
 pub fn describe(figures: &GuardFigures, sink: &mut impl Sink) {
     sink.int("min_bytes", figures.min_bytes as i64);
     sink.int("every", figures.every as i64);

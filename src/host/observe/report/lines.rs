@@ -126,7 +126,6 @@ pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
 #[derive(Clone, Copy)]
 struct LineSum {
     sum: Sum,
-    /// Bytes of each account.
     accounts: [i64; ACCOUNTS],
     /// The site with the most bytes.
     largest: Option<(Site, i64)>,

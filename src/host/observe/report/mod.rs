@@ -109,7 +109,6 @@ pub struct Report<'a> {
     pub wall_seconds: f64,
     /// Live bytes that a forked child began with; None in any other process.
     pub inherited: Option<u64>,
-    /// How the process ended.
     pub ending: Ending,
     /// Made inside a signal handler, while another thread may be booking.
     pub partial: bool,

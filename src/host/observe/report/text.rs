@@ -130,7 +130,6 @@ fn row(
     Ok(())
 }
 
-/// Writes what array data is made from.
 fn numpy_line(figures: &numpy::ArrayFigures, out: &mut impl Write) -> fmt::Result {
     if let Some(version) = figures.version {
         write!(out, "NumPy {version}: ")?;

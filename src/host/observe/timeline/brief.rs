@@ -37,10 +37,8 @@ const WORTH: u64 = 16 << 20;
 const NONE: c_int = -1;
 
 pyhost_os::state! {
-    /// The file of the brief, and what it says.
     static STATE: BriefFile {
         file: FdPlace = FdPlace::new(),
-        /// The path with its `%p`.
         template: OnceLock<Vec<u8>> = OnceLock::new(),
         command: OnceLock<String> = OnceLock::new(),
         written_peak: AtomicU64 = AtomicU64::new(0),

@@ -35,7 +35,6 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 pyhost_os::state! {
-    /// The two processes of a timeline.
     static STATE: TimelineProcesses {
         /// The process id of the sampler, and of the process that it samples; 0 without a sampler.
         sampler: AtomicI32 = AtomicI32::new(0),

@@ -24,7 +24,6 @@ const KILLED: c_int = 128;
 /// The status of `pyhostctl` if it has said on standard error what is wrong.
 const HAS_REPORTED: c_int = 1;
 
-/// How pages are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renderer {
     pub program: CString,

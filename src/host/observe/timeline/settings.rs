@@ -45,7 +45,6 @@ pub struct TimelineSettings {
     pub interval: Interval,
     /// The file of `--brief`, likewise.
     pub brief: Option<Vec<u8>>,
-    /// How pages are made, if one is to be.
     pub renderer: Option<Renderer>,
 }
 

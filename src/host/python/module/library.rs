@@ -64,7 +64,6 @@ __loader__ = _Source(__loader__)
 del _Source
 ";
 
-/// Runs a part in a new dictionary.
 fn run<'a>(gil: Gil<'a>, part: &Part) -> Returned<'a> {
     let source = CStr::from_bytes_with_nul(part.source.as_bytes()).unwrap_or_default();
     let text = &part.source[..source.count_bytes()];

@@ -29,7 +29,6 @@ type Moment = [i64; ALL + 1];
 const ALL: usize = REPORTED.len();
 const MAPS: usize = Account::Mapped as usize;
 
-/// The figures of one line.
 #[derive(Clone, Copy, Default)]
 struct Line {
     hits: u64,

@@ -46,7 +46,6 @@ pub struct GroupLimit {
     pub version: Version,
     /// The file and, if that holds several numbers, which.
     name: &'static str,
-    /// The group's folder.
     folder: PathBuf,
 }
 

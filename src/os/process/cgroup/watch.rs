@@ -111,7 +111,6 @@ fn own_in(status: &[u8]) -> Option<Charged> {
     })
 }
 
-/// The threads of this process.
 fn threads() -> u64 {
     let mut buffer = [0; FILE_BYTES];
     let status = read_once(c"/proc/self/status", &mut buffer);

@@ -55,7 +55,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// All ranges, by address.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges[..self.length]
     }

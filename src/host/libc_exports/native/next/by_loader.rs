@@ -30,7 +30,6 @@ impl<F: Copy> Symbol<F> {
 /// The `dlsym` behind the executable's own.
 pub static DLSYM: Symbol<Lookup> = Symbol::new(c"dlsym");
 
-/// Finds the functions.
 pub(super) fn find() {
     // A look-up of glibc before 2.34 allocates, as every one that fails does. It may not be the first request of the
     // heaps: the region is not reserved yet. Until libc's own malloc is found it gets null, which it can do with.
