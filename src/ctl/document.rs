@@ -36,9 +36,8 @@ impl Document {
             return Ok(Document::Record(Box::new(record), alive, path.to_owned()));
         }
         if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(refuse(
-                "is neither a file of --live nor a report in JSON".to_owned(),
-            ));
+            let what = "is neither a file of --live nor a report in JSON";
+            return Err(Failure::of(path, what));
         }
         let text = text_of(bytes.as_slice()).map_err(refuse)?;
         let report = Report::of_json(&text).map_err(refuse)?;

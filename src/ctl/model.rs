@@ -80,14 +80,8 @@ fn check_figures(report: &Value) -> Result<(), String> {
     let accounts = report["accounts"].as_object();
     for (name, account) in accounts.ok_or(format!("has no accounts; expected {SCHEMA}"))? {
         let shown = format!("accounts.{}", shortened(name));
-        for figure in [
-            "live_bytes",
-            "peak_bytes",
-            "live_blocks",
-            "total_blocks",
-            "refused",
-            "failed",
-        ] {
+        let figures = "live_bytes peak_bytes live_blocks total_blocks refused failed";
+        for figure in figures.split(' ') {
             check(account, &shown, figure)?;
         }
     }

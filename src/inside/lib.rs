@@ -90,10 +90,7 @@ unsafe extern "C" fn __libc_start_main(
     at_exit: *const c_void,
     stack_end: *const c_void,
 ) -> c_int {
-    let main = match HANDSHAKE.get() {
-        Some(_) => hosted_main,
-        None => main,
-    };
+    let main = HANDSHAKE.get().map_or(main, |_| hosted_main);
     START.resolve();
     match START.get() {
         // SAFETY: the caller's arguments.

@@ -190,10 +190,7 @@ fn found(own: &Path, name: &OsStr, called: Option<&Path>) -> Result<PathBuf, Fai
     };
     let linked = called.and_then(Path::parent).filter(is_venv);
     let linked = linked.filter(|folder| !is_ahead(folder));
-    let active = match linked {
-        Some(_) => None,
-        None => root.as_deref().and_then(commands),
-    };
+    let active = linked.map_or_else(|| root.as_deref().and_then(commands), |_| None);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = linked.into_iter().chain(active.as_deref());
     let folders = folders.chain(own.parent());

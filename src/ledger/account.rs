@@ -81,8 +81,7 @@ impl Account {
     pub(super) const fn window(self) -> i64 {
         match self {
             Account::Raw | Account::Numpy | Account::Native => 16 * 1024,
-            Account::Mem | Account::Obj => 8 * 1024,
-            Account::Pooled => 8 * 1024,
+            Account::Mem | Account::Obj | Account::Pooled => 8 * 1024,
             Account::Arena | Account::Mapped => 0,
         }
     }

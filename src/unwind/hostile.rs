@@ -41,9 +41,6 @@ pub fn unwind(bytes: &[u8]) {
     step::make_rooms();
     for _ in 0..MOST {
         let place = registers.get(RIP).unwrap_or(0) as usize;
-        match step::callers(&object, place, &registers, &mut stack) {
-            Some(next) => registers = next,
-            None => break,
-        }
+        step::callers(&object, place, &registers, &mut stack).map_or(break, |next| registers = next)
     }
 }

@@ -81,10 +81,7 @@ pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
     };
     let stacks = stacks.map_err(refuse)?.in_total();
     let result = convert(&stacks, options.to, options.view).map_err(refuse)?;
-    match path {
-        Some(path) => output::write(path, &result),
-        None => print_bytes(&result),
-    }
+    path.map_or_else(|| print_bytes(&result), |path| output::write(path, &result))
 }
 
 /// The stacks in a format; or what is wrong with them.

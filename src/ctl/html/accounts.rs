@@ -36,17 +36,8 @@ pub fn section(report: &Report) -> Markup {
         None => html! { span.unknown { "none" } },
     };
     let sum = |figure: fn(&Account) -> i64| text::sum(accounts.values().map(figure));
-    let mut titles = vec![
-        "live",
-        "peak",
-        "live blocks",
-        "allocations",
-        "refused",
-        "failed",
-        "injected",
-        "cap",
-    ];
-    titles.extend(has_finalized.then_some("live, finalised"));
+    let titles = "live|peak|live blocks|allocations|refused|failed|injected|cap".split('|');
+    let titles = titles.chain(has_finalized.then_some("live, finalised"));
     let table = html! {
         table #accounts-table {
             thead { tr {

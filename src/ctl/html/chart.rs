@@ -421,18 +421,9 @@ mod tests {
         for canvas in [&WIDE, &NARROW] {
             let picture = draw(&timeline(), canvas, "a \"label\"");
             let svg = &picture.svg.0;
-            for class in [
-                "band raw",
-                "band obj",
-                "band arena",
-                "resident",
-                "cap total",
-                "cap obj",
-                "mark",
-                "ink",
-                "grid",
-                "axis",
-            ] {
+            let classes =
+                "band raw|band obj|band arena|resident|cap total|cap obj|mark|ink|grid|axis";
+            for class in classes.split('|') {
                 assert!(svg.contains(&format!("class=\"{class}\"")), "{class}");
             }
             assert!(!svg.contains("\"#"), "{svg}");

@@ -49,10 +49,6 @@ fn process<'a>(
 ) -> Process<'a> {
     let [host_version, python, mimalloc, allocator, native, profile] = about;
     let (record, header) = (&host.record, host.record.header());
-    let mut active = [false; REPORTED.len()];
-    for &account in REPORTED {
-        active[account as usize] = record.is_active(account);
-    }
     let mut caps = [None; Scope::COUNT];
     for cap in &record.caps {
         caps[cap.scope.index()] = Some(cap.bytes);
@@ -74,7 +70,7 @@ fn process<'a>(
         },
         now: &record.snapshot,
         live: &record.snapshot,
-        active,
+        active: std::array::from_fn(|index| record.is_active(REPORTED[index])),
         caps,
         cap_age: header.cap_age(clock::monotonic()),
         inherited: (header.forked.load(Relaxed) == 1).then(|| header.inherited.load(Relaxed)),

@@ -121,14 +121,20 @@ impl Display for Age {
 }
 
 impl Amount {
-    /// The rest without a part of it. Its age is not known.
-    pub fn minus(self, part: Amount) -> Amount {
+    /// Of an age that is not known.
+    pub fn new(bytes: i64, blocks: i64, square: f64) -> Self {
         Amount {
-            bytes: self.bytes - part.bytes,
-            blocks: (self.blocks - part.blocks).max(0),
-            square: (self.square - part.square).max(0.0),
+            bytes,
+            blocks,
+            square,
             age: Age::default(),
         }
+    }
+
+    /// The rest without a part of it. Its age is not known.
+    pub fn minus(self, part: Amount) -> Amount {
+        let (blocks, square) = (self.blocks - part.blocks, self.square - part.square);
+        Amount::new(self.bytes - part.bytes, blocks.max(0), square.max(0.0))
     }
 
     /// The same without a sign. No amount is the least number: it was checked.

@@ -334,12 +334,8 @@ fn checked(numbers: [i64; 3], lines: &SampledLines, view: View) -> Result<Amount
     if bytes < least || blocks < least || error < 0 {
         return Err(format!("has a number below zero in lines.{}", view.name()));
     }
-    Ok(Amount {
-        bytes,
-        blocks,
-        square: error::square(error, lines.interval_bytes),
-        age: Age::default(),
-    })
+    let square = error::square(error, lines.interval_bytes);
+    Ok(Amount::new(bytes, blocks, square))
 }
 
 /// The amount that the rows of an account have, and how many they are.
@@ -361,16 +357,13 @@ impl Listed {
             View::Grown => bytes.unsigned_abs() > rounding as u64,
             _ => bytes > rounding,
         };
-        is_left_out.then(|| Amount {
-            bytes,
-            blocks: if bytes < 0 {
-                blocks.min(0)
-            } else {
-                blocks.max(0)
-            },
-            square: (sum.square - self.amount.square).max(0.0),
-            age: Age::default(),
-        })
+        let blocks = if bytes < 0 {
+            blocks.min(0)
+        } else {
+            blocks.max(0)
+        };
+        let square = (sum.square - self.amount.square).max(0.0);
+        is_left_out.then(|| Amount::new(bytes, blocks, square))
     }
 }
 

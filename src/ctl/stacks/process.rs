@@ -1,7 +1,7 @@
 //! The stacks of a process that runs: of all its samples, while a report has the largest only; and their change.
 
 use super::{
-    Age, Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
+    Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
 use crate::model::whole;
 use crate::symbols::Symbols;
@@ -111,16 +111,10 @@ impl Stacks {
 /// The amount of a view; nothing if it is not above zero, as in a report.
 fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
     let sum = samples.sum(site, view.of_samples());
+    let interval = samples.interval();
+    let square = error::square(sum.error_bytes(interval), whole(interval));
     match sum.bytes() {
-        bytes @ 1.. => Amount {
-            bytes,
-            blocks: sum.blocks(),
-            square: error::square(
-                sum.error_bytes(samples.interval()),
-                whole(samples.interval()),
-            ),
-            age: Age::default(),
-        },
+        bytes @ 1.. => Amount::new(bytes, sum.blocks(), square),
         _ => Amount::default(),
     }
 }

@@ -96,34 +96,11 @@ pub fn empty() -> Stacks {
 
 /// A text with a few changes, which make it no report in half of the cases.
 pub fn mutated(whole: &str, random: &mut Random) -> String {
-    let pieces = [
-        "{",
-        "}",
-        "[",
-        "]",
-        "\"",
-        ",",
-        "null",
-        "-1",
-        "0",
-        "1e999",
-        "9223372036854775807",
-        "18446744073709551615",
-        "\"\"",
-        "\\u0000",
-        "\\ud800",
-        "\u{9b}",
-        "\"stack\":[],",
-        "\"live\":[],",
-        "\"sums\":null,",
-        "\"account\":\"x 5\",",
-        "\"accounts\":7,",
-        "\"process\":[],",
-        "\"argv\":[\"\\u001b]0;x\\u0007\"],",
-        "\"caps\":\"\",",
-        "\"told_refusals\":3,\"last_refusal\":\"\\r\\u009b\",",
-        "\"schema\":\"pyhost-report/2\",",
-    ];
+    let pieces = "{|}|[|]|\"|,|null|-1|0|1e999|9223372036854775807|18446744073709551615|\"\"|\\u0000|\\ud800|\u{9b}|\
+        \"stack\":[],|\"live\":[],|\"sums\":null,|\"account\":\"x 5\",|\"accounts\":7,|\"process\":[],|\
+        \"argv\":[\"\\u001b]0;x\\u0007\"],|\"caps\":\"\",|\"schema\":\"pyhost-report/2\",|\
+        \"told_refusals\":3,\"last_refusal\":\"\\r\\u009b\",";
+    let pieces: Vec<&str> = pieces.split('|').collect();
     let mut text: Vec<char> = whole.chars().collect();
     for _ in 0..1 + random.below(3) {
         let at = random.below(text.len());

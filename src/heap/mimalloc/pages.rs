@@ -55,10 +55,8 @@ fn submap(index: usize) -> Option<&'static Submap> {
 /// The entry of the map for an address; null for memory that is not mimalloc's.
 fn entry(address: usize) -> *mut Page {
     let slice = address >> ffi::SLICE_SHIFT;
-    match submap(slice >> ffi::SUBMAP_SHIFT) {
-        Some(part) => part[slice % part.len()].load(Relaxed),
-        None => null_mut(),
-    }
+    let found = submap(slice >> ffi::SUBMAP_SHIFT);
+    found.map_or(null_mut(), |part| part[slice % part.len()].load(Relaxed))
 }
 
 /// Whether mimalloc has its map: from [`crate::start`] on.

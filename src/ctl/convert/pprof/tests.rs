@@ -41,15 +41,13 @@ fn its_types_are_those_of_a_heap_profile() {
     let profile = decoded(View::AtPeak);
     let names = |of: &ValueType| [text(&profile, of.r#type), text(&profile, of.unit)];
     let types: Vec<_> = profile.sample_type.iter().map(names).collect();
-    assert_eq!(
-        types,
-        [
-            ["alloc_objects", "count"],
-            ["alloc_space", "bytes"],
-            ["inuse_objects", "count"],
-            ["inuse_space", "bytes"],
-        ]
-    );
+    let expected = [
+        ["alloc_objects", "count"],
+        ["alloc_space", "bytes"],
+        ["inuse_objects", "count"],
+        ["inuse_space", "bytes"],
+    ];
+    assert_eq!(types, expected);
     let period = names(profile.period_type.as_ref().unwrap());
     assert_eq!(period, ["space", "bytes"]);
     assert_eq!(text(&profile, profile.default_sample_type), "inuse_space");

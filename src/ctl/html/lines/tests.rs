@@ -163,13 +163,11 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
     let report =
         with_lines(&json!({"interval_bytes": 1, "at_peak": [row("native", 5, 1, &stack)]}));
     let files = tree_of(&report, None)["files"].clone();
-    assert_eq!(
-        files,
-        json!([
-            ["/job.py", "mine", null],
-            ["/v/site-packages/x.libs/liba.so", "library", null]
-        ])
-    );
+    let expected = json!([
+        ["/job.py", "mine", null],
+        ["/v/site-packages/x.libs/liba.so", "library", null]
+    ]);
+    assert_eq!(files, expected);
     let names_them = |report| page_of(report, None).unwrap().contains("native calls");
     assert!(names_them(&report) && !names_them(&sample_value()));
     // Its source is nobody's package.
@@ -179,14 +177,12 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
     };
     let frame = crate::stacks::Frame::native(&place, "/lib/liba.so");
     let file = super::tree::file(&frame.place.unwrap().0, frame.library.as_deref());
-    assert_eq!(
-        file,
-        (
-            "/home/me/a.c".to_owned(),
-            "library",
-            Some("liba.so".to_owned())
-        )
+    let expected = (
+        "/home/me/a.c".to_owned(),
+        "library",
+        Some("liba.so".to_owned()),
     );
+    assert_eq!(file, expected);
 }
 
 #[test]

@@ -62,9 +62,7 @@ impl fmt::Display for Fault {
             self.account.name(),
             self.made.after("allocated at"),
         )?;
-        match self.freed {
-            Some(freed) => write!(out, "{}", freed.after("freed at")),
-            None => Ok(()),
-        }
+        let found = self.freed;
+        found.map_or(Ok(()), |freed| write!(out, "{}", freed.after("freed at")))
     }
 }

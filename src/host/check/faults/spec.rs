@@ -63,10 +63,7 @@ fn accounts(text: &str) -> Option<u32> {
 }
 
 fn once<T>(place: &mut Option<T>, value: T, twice: Expected) -> Result<(), Expected> {
-    match place.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(twice),
-    }
+    place.replace(value).map_or(Ok(()), |_| Err(twice))
 }
 
 impl FromStr for Spec {

@@ -78,10 +78,7 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
     for block in dossier.big_blocks.largest.iter().flatten() {
         block_line(block, block.age(), out)?;
     }
-    match region {
-        Some(map) => map.write(&[], out),
-        None => Ok(()),
-    }
+    region.map_or(Ok(()), |map| map.write(&[], out))
 }
 
 pub fn block_line(block: &BigBlock, age: f64, out: &mut impl Write) -> fmt::Result {

@@ -16,14 +16,10 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
     // A forked child on its way into another program has allocated next to nothing itself: its parent's
     // figures, which stand in its report, would be counted twice in a sum over processes.
     let is_passing = report.inherited.is_some() && report.ending == Ending::Exec;
-    let mut active = [false; REPORTED.len()];
-    let mut caps = [None; Scope::COUNT];
-    if !is_passing {
-        for &account in REPORTED {
-            active[account as usize] = facts.is_active(account);
-        }
-        caps = LEDGER.caps();
-    }
+    let caps = match is_passing {
+        true => [None; Scope::COUNT],
+        false => LEDGER.caps(),
+    };
     let own = |snapshot| match is_passing {
         true => &Snapshot::EMPTY,
         false => snapshot,
@@ -44,7 +40,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         },
         now: own(&report.now),
         live: own(report.live()),
-        active,
+        active: std::array::from_fn(|index| !is_passing && facts.is_active(REPORTED[index])),
         caps,
         cap_age: HEADER.cap_age(clock::monotonic()).filter(|_| !is_passing),
         inherited: report.inherited.filter(|_| !is_passing),

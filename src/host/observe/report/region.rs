@@ -55,11 +55,9 @@ mod tests {
         figures.locked = true;
         figures.huge_pages = true;
         line(&figures, &mut text).unwrap();
-        assert_eq!(
-            text,
-            "region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused\n\
-             region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused; locked; huge \
-             pages\n"
-        );
+        let expected = "region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused\n\
+         region 24.0 MiB: committed 10.0 MiB, peak 12.0 MiB; 3 commits refused; locked; huge \
+         pages\n";
+        assert_eq!(text, expected);
     }
 }

@@ -164,10 +164,7 @@ fn text<'a>(_: This<'a, Module>, bytes: &Object<'a>) -> Returned<'a> {
 
 /// The bytes that a text such as '64M' means; None for another text.
 fn size<'a>(_: This<'a, Module>, size: &Object<'a>) -> Returned<'a> {
-    match parsed(size) {
-        Some(bytes) => size.gil().unsigned(bytes),
-        None => Ok(size.gil().none()),
-    }
+    parsed(size).map_or_else(|| Ok(size.gil().none()), |bytes| size.gil().unsigned(bytes))
 }
 
 /// The functions, for the module's table.

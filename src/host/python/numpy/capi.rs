@@ -49,10 +49,8 @@ extern "C" fn malloc<S: Store>(_ctx: Pointer, size: usize) -> Pointer {
 }
 
 extern "C" fn calloc<S: Store>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
-    match count.checked_mul(size) {
-        Some(bytes) => S::allocate::<true>(bytes).cast(),
-        None => null_mut(),
-    }
+    let found = count.checked_mul(size);
+    found.map_or(null_mut(), |bytes| S::allocate::<true>(bytes).cast())
 }
 
 unsafe extern "C" fn realloc<S: Store>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
