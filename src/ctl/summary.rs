@@ -51,14 +51,10 @@ impl Summary {
     /// What runs, since when, and how it is; `when` says which moment it is of.
     pub fn line(&self, when: &str) -> String {
         let text = |text: &Option<String>| text.as_deref().map(plain).unwrap_or_default();
-        format!(
-            "process {} ({}), Python {}, since {}{when}: {}\n",
-            self.report.process.pid.unwrap_or_default(),
-            self.command,
-            text(&self.report.python.version),
-            text(&self.report.process.started),
-            plain(&self.status)
-        )
+        let (process, python) = (&self.report.process, text(&self.report.python.version));
+        let (pid, since) = (process.pid.unwrap_or_default(), text(&process.started));
+        let (command, status) = (&self.command, plain(&self.status));
+        format!("process {pid} ({command}), Python {python}, since {since}{when}: {status}\n")
     }
 
     /// A process as a table for people.
@@ -157,15 +153,8 @@ fn refusal(caps: &Caps) -> Option<(u64, String)> {
         return Some((count(caps.told_refusals?), line.clone()));
     }
     let dossier = caps.dossier.as_ref()?;
-    Some((
-        count(dossier.number),
-        format!(
-            "{} asked for {} with {} live, cap of {} ({})",
-            dossier.account,
-            bytes(dossier.size_bytes),
-            bytes(dossier.live_bytes),
-            bytes(dossier.cap_bytes),
-            dossier.scope,
-        ),
-    ))
+    let [size, live, cap] = [dossier.size_bytes, dossier.live_bytes, dossier.cap_bytes].map(bytes);
+    let (account, scope) = (&dossier.account, &dossier.scope);
+    let text = format!("{account} asked for {size} with {live} live, cap of {cap} ({scope})");
+    Some((count(dossier.number), text))
 }

@@ -38,13 +38,13 @@ pub fn run(arguments: ProcessArguments<'_>, called: Option<&CStr>) -> Result<i32
     let words = options::words(&strings, called).map(OsStr::from_bytes);
     match options::read(words.map(OsString::from).collect())? {
         Request::Help(text) => show(&text),
-        Request::Version => show(&format!(
-            "pyhost {} (Python {}, mimalloc {})\n{}",
-            env!("CARGO_PKG_VERSION"),
-            interpreter::version(),
-            report::mimalloc_version(),
-            options::baked::summary()
-        )),
+        Request::Version => {
+            let (own, python) = (env!("CARGO_PKG_VERSION"), interpreter::version());
+            let (mimalloc, baked) = (report::mimalloc_version(), options::baked::summary());
+            show(&format!(
+                "pyhost {own} (Python {python}, mimalloc {mimalloc})\n{baked}"
+            ))
+        }
         // A live file that stayed would be taken for that of a process that was killed.
         Request::Run(options) => run_python(*options, arguments)
             .inspect_err(|error| live::end(Ending::Exit(error.exit_status()), None)),

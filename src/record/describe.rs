@@ -9,6 +9,14 @@ use pyhost_ledger::{Account, Snapshot};
 /// The schema's name, the first field of every JSON report.
 pub const SCHEMA: &str = "pyhost-report/1";
 
+/// Says counts to a sink, each by the name of its field.
+#[macro_export]
+macro_rules! figures {
+    ($sink:ident, $of:ident: $($field:ident)+) => {
+        $($sink.int(stringify!($field), $of.$field as i64);)+
+    };
+}
+
 /// Takes the fields of a report, in order. Keys are unused inside lists.
 pub trait Sink {
     /// Opens an object.
@@ -90,13 +98,10 @@ pub fn describe_accounts(
         let live = live_figures.account(account);
         sink.begin(account.name());
         sink.flag("active", is_active(account));
-        sink.int("live_bytes", live.live_bytes as i64);
-        sink.int("peak_bytes", figures.peak_bytes as i64);
-        sink.int("live_blocks", live.live_blocks as i64);
-        sink.int("total_blocks", figures.total_blocks as i64);
-        sink.int("refused", figures.refused as i64);
-        sink.int("failed", figures.failed as i64);
-        sink.int("injected", figures.injected as i64);
+        figures!(sink, live: live_bytes);
+        figures!(sink, figures: peak_bytes);
+        figures!(sink, live: live_blocks);
+        figures!(sink, figures: total_blocks refused failed injected);
         if at_end.is_some() {
             sink.int("finalized_live_bytes", figures.live_bytes as i64);
             sink.int("finalized_live_blocks", figures.live_blocks as i64);

@@ -178,13 +178,8 @@ impl Record {
         let pid = header.pid.load(Relaxed);
         let mut text = format!("process {pid} ({}) ", header.command());
         let total = self.snapshot;
-        let _ = write!(
-            text,
-            "{} with {} live, peak {}",
-            Killed(header),
-            Bytes(total.total_live_bytes),
-            Bytes(total.total_peak_bytes)
-        );
+        let [live, peak] = [total.total_live_bytes, total.total_peak_bytes].map(Bytes);
+        let _ = write!(text, "{} with {live} live, peak {peak}", Killed(header));
         let mut rows: Vec<_> = total.accounts().collect();
         rows.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.live_bytes));
         for (account, figures) in rows.iter().take(3).filter(|row| row.1.live_bytes > 0) {

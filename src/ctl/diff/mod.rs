@@ -136,13 +136,10 @@ fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
             0 => "0".to_owned(),
             change => format!("{change:+}"),
         };
-        let _ = writeln!(
-            text,
-            "{:<8}{}{}{blocks_a:>10}{blocks_b:>10}{blocks:>11}",
-            plain(name),
-            bytes(of(pair, |account| account.live_bytes)),
-            bytes(of(pair, |account| account.peak_bytes)),
-        );
+        let live = bytes(of(pair, |account| account.live_bytes));
+        let peak = bytes(of(pair, |account| account.peak_bytes));
+        let _ = write!(text, "{:<8}{live}{peak}", plain(name));
+        let _ = writeln!(text, "{blocks_a:>10}{blocks_b:>10}{blocks:>11}");
     }
     let [live, peak] = totals(a, b).map(bytes);
     let _ = writeln!(text, "{:<8}{live}{peak}", "total");

@@ -368,12 +368,10 @@ pub fn sentence(timeline: &Timeline) -> String {
     };
     let (total, top) = (most(&|sample| sample.total), most(&top));
     let (_, last) = timeline.span();
-    let mut text = format!(
-        "Live bytes of {} over {}, stacked by account: the total at most {}",
-        timeline.accounts.join(", "),
-        super::text::seconds(last),
-        bytes(total)
-    );
+    let (accounts, time) = (timeline.accounts.join(", "), super::text::seconds(last));
+    let mut text =
+        format!("Live bytes of {accounts} over {time}, stacked by account: the total at most ");
+    text += &bytes(total);
     if top > total {
         text += &format!(", and {} with mapped, which is not in it", bytes(top));
     }

@@ -16,13 +16,10 @@ pub fn is_enough(watched: &Watched) -> bool {
 }
 
 pub fn text(watched: &Watched, verdict: &Verdict) -> String {
-    let mut text = format!(
-        "process {}: {} looks in {:.0} s, one sample in {}\n",
-        plain(&watched.process),
-        watched.looks.len(),
-        watched.span.as_secs_f64(),
-        Bytes(watched.last.interval())
-    );
+    let (process, looks) = (plain(&watched.process), watched.looks.len());
+    let (seconds, interval) = (watched.span.as_secs_f64(), Bytes(watched.last.interval()));
+    let mut text =
+        format!("process {process}: {looks} looks in {seconds:.0} s, one sample in {interval}\n");
     if watched.has_ended {
         let _ = writeln!(text, "the process ended meanwhile");
     }
@@ -37,12 +34,12 @@ pub fn text(watched: &Watched, verdict: &Verdict) -> String {
         return text;
     }
     if verdict.rising.is_empty() {
-        let _ = writeln!(
+        let least = bytes(least_rate(watched));
+        let _ = write!(
             text,
-            "no line rises all the time. In {:.0} s a leak is found from {} an hour on; a longer --for finds a slower one",
-            watched.span.as_secs_f64(),
-            bytes(least_rate(watched))
+            "no line rises all the time. In {seconds:.0} s a leak is found from {least} an hour on; "
         );
+        text += "a longer --for finds a slower one\n";
         if let Some(line) = &verdict.largest_other {
             text += "the line that has grown most, by chance or too short a time to tell:\n";
             rows(&mut text, watched, std::slice::from_ref(line));

@@ -11,12 +11,8 @@ const CALLS: usize = 20;
 /// The first `top` rows, the sum of the others, and the facts of the samples.
 pub fn text(table: &Table, top: usize) -> String {
     let stacks = table.stacks;
-    let mut text = format!(
-        "{}: {}, by {}",
-        stacks.command,
-        table.view.title(),
-        table.by.name()
-    );
+    let (command, title, by) = (&stacks.command, table.view.title(), table.by.name());
+    let mut text = format!("{command}: {title}, by {by}");
     if let Some(account) = table.account {
         let _ = write!(text, ", of account {account}");
     }

@@ -72,11 +72,8 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
     let mut details = vec![ViewPart::Lines(vec![Line::default()])];
     match selected.and_then(|place| state.hosts.get(place)) {
         Some(host) => {
-            let text = format!(
-                "process {}: {}",
-                host.identity.pid,
-                host.record.header().command()
-            );
+            let command = host.record.header().command();
+            let text = format!("process {}: {command}", host.identity.pid);
             details.push(ViewPart::Lines(vec![Line::styled(text, TITLE)]));
             details.extend(tables::accounts(host, area.width));
         }

@@ -37,15 +37,11 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         if let Some(age @ 1..) = age.map(|seconds| seconds as u64) {
             cap += &format!(" ({age} s)");
         }
-        let row = format!(
-            "{name:>wide$} {:>10} {:>11} {:>11} {:>11} {cap:>17} {:>8}  {}",
-            clock(host.seconds),
-            Bytes(figures.live_bytes),
-            Bytes(figures.peak_bytes),
-            shown(host.resident),
-            figures.refused,
-            header.whole_command()
-        );
+        let [live, peak] = [figures.live_bytes, figures.peak_bytes].map(Bytes);
+        let (time, resident) = (clock(host.seconds), shown(host.resident));
+        let (refused, command) = (figures.refused, header.whole_command());
+        let mut row = format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
+        row += &format!("{cap:>17} {refused:>8}  {command}");
         match columns {
             Some(most) => text.extend(row.chars().take(most)),
             None => text += &row,

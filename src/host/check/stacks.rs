@@ -94,12 +94,8 @@ fn write_calls(out: &mut impl Write, how: &str, calls: impl Iterator<Item = usiz
             continue;
         };
         let name = place.name().map_or(Plain("?"), shown);
-        write!(
-            out,
-            "    {name} ({}+{:#x}",
-            shown(place.library()),
-            place.offset
-        )?;
+        let (library, offset) = (shown(place.library()), place.offset);
+        write!(out, "    {name} ({library}+{offset:#x}")?;
         if !place.build_id().is_empty() {
             out.write_str(", build id ")?;
         }

@@ -45,55 +45,35 @@ fn write_bin(out: &mut impl Write, index: usize, bin: &BinStatistics) -> Result 
     if let Some(to) = bin.to_bytes {
         write!(out, " to below {}", Bytes(to))?;
     }
-    writeln!(
-        out,
-        ": {} chunks, {} in use; {}, {} in use, {} requested",
-        bin.total_chunks,
-        bin.live_chunks,
-        Bytes(bin.total_bytes),
-        Bytes(bin.live_bytes),
-        Bytes(bin.requested_bytes),
-    )
+    let [chunks, used] = [bin.total_chunks, bin.live_chunks];
+    write!(out, ": {chunks} chunks, {used} in use; ")?;
+    let [all, live, asked] = [bin.total_bytes, bin.live_bytes, bin.requested_bytes].map(Bytes);
+    writeln!(out, "{all}, {live} in use, {asked} requested")
 }
 
 fn write_chunk(out: &mut impl Write, chunk: &ChunkView) -> Result {
-    match chunk.allocation {
-        Some(allocation) => writeln!(
-            out,
-            "in use {:#014x} {} ({} B requested, allocation {allocation})",
-            chunk.address, chunk.size, chunk.requested,
-        ),
-        None => writeln!(out, "free   {:#014x} {}", chunk.address, chunk.size),
-    }
+    let [address, size, asked] = [chunk.address, chunk.size, chunk.requested];
+    let Some(number) = chunk.allocation else {
+        return writeln!(out, "free   {address:#014x} {size}");
+    };
+    write!(out, "in use {address:#014x} {size} ")?;
+    writeln!(out, "({asked} B requested, allocation {number})")
 }
 
 fn write_sums(out: &mut impl Write, sums: &Statistics) -> Result {
+    let [reserved, region] = [sums.reserved_bytes, sums.region_bytes].map(Bytes);
+    let (growths, failures) = (sums.growths, sums.failures);
     writeln!(
         out,
-        "reserved {}, region {} after {} growths",
-        Bytes(sums.reserved_bytes),
-        Bytes(sums.region_bytes),
-        sums.growths,
+        "reserved {reserved}, region {region} after {growths} growths"
     )?;
-    writeln!(
-        out,
-        "in use {} in {} chunks, {} requested, peak {}",
-        Bytes(sums.live_bytes),
-        sums.live_chunks,
-        Bytes(sums.requested_bytes),
-        Bytes(sums.peak_live_bytes),
-    )?;
-    writeln!(
-        out,
-        "free {} in {} chunks, largest {}, fragmentation {:.1} %",
-        Bytes(sums.free_bytes),
-        sums.free_chunks,
-        Bytes(sums.largest_free_bytes),
-        sums.fragmentation() * 100.0,
-    )?;
-    writeln!(
-        out,
-        "{} allocations, {} failures",
-        sums.allocations, sums.failures,
-    )
+    let [live, asked, peak] =
+        [sums.live_bytes, sums.requested_bytes, sums.peak_live_bytes].map(Bytes);
+    write!(out, "in use {live} in {} chunks, ", sums.live_chunks)?;
+    writeln!(out, "{asked} requested, peak {peak}")?;
+    let [free, largest] = [sums.free_bytes, sums.largest_free_bytes].map(Bytes);
+    let (chunks, fragmentation) = (sums.free_chunks, sums.fragmentation() * 100.0);
+    write!(out, "free {free} in {chunks} chunks, largest {largest}, ")?;
+    writeln!(out, "fragmentation {fragmentation:.1} %")?;
+    writeln!(out, "{} allocations, {failures} failures", sums.allocations)
 }

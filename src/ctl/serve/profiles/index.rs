@@ -47,13 +47,10 @@ fn line(host: &Sampled) -> String {
         true => ", which have ended",
         false => "",
     };
-    let _ = match samples.interval() {
-        ..=1 => writeln!(line, "every allocation, {taken} samples{ended}"),
-        interval => writeln!(
-            line,
-            "one sample in {}, {taken} samples{ended}",
-            Bytes(interval)
-        ),
+    let of = match samples.interval() {
+        ..=1 => "every allocation".to_owned(),
+        interval => format!("one sample in {}", Bytes(interval)),
     };
+    let _ = writeln!(line, "{of}, {taken} samples{ended}");
     line
 }

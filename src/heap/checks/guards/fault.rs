@@ -54,13 +54,13 @@ impl fmt::Display for Fault {
         } else {
             write!(out, " at byte {} of", self.address - self.start)?;
         }
+        let (kind, size) = (self.freed.map_or("", |_| "freed "), self.size);
+        write!(out, " a {kind}block of {size} bytes of the account ")?;
         write!(
             out,
-            " a {}block of {} bytes of the account {}{}",
-            if self.freed.is_some() { "freed " } else { "" },
-            self.size,
+            "{}{}",
             self.account.name(),
-            self.made.after("allocated at"),
+            self.made.after("allocated at")
         )?;
         let found = self.freed;
         found.map_or(Ok(()), |freed| write!(out, "{}", freed.after("freed at")))

@@ -42,11 +42,8 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
     let rows = &mut rows[..count];
     rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
     let (shown, others) = rows.split_at(rows.len().min(MOST_ROWS));
-    writeln!(
-        out,
-        "resident {when}: {}, of which",
-        Bytes(balance.resident)
-    )?;
+    let resident = Bytes(balance.resident);
+    writeln!(out, "resident {when}: {resident}, of which")?;
     let mut line = |name: &str, bytes: u64| writeln!(out, "  {name:<18}{:>12}", Bytes(bytes));
     for &(name, bytes) in shown {
         line(name, bytes)?;
@@ -75,11 +72,10 @@ pub fn libraries<'a>(
             break;
         };
         least = rank(&library);
+        let (name, mapped) = (Plain(library.name()), Bytes(library.mapped));
         write!(
             out,
-            "{separator}{} {} (resident {})",
-            Plain(library.name()),
-            Bytes(library.mapped),
+            "{separator}{name} {mapped} (resident {})",
             Bytes(library.resident)
         )?;
         separator = ", ";

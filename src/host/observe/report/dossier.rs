@@ -11,6 +11,7 @@ use crate::ledger::Snapshot;
 use crate::limit::caps::Refusal;
 use crate::process;
 use pyhost_os::clock::{self, Utc};
+use pyhost_record::figures;
 use std::fmt::{self, Write};
 
 /// The first refusal of a shortage with what surrounded it.
@@ -44,21 +45,16 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
     write!(out, "  live (peak):")?;
     for (account, figures) in dossier.snapshot.accounts() {
         if figures.total_blocks > 0 {
-            write!(
-                out,
-                " {} {} ({});",
-                account.name(),
-                Bytes(figures.live_bytes),
-                Bytes(figures.peak_bytes)
-            )?;
+            let [live, peak] = [figures.live_bytes, figures.peak_bytes].map(Bytes);
+            write!(out, " {} {live} ({peak});", account.name())?;
         }
     }
-    writeln!(
-        out,
-        " total {} ({})",
-        Bytes(dossier.snapshot.total_live_bytes),
-        Bytes(dossier.snapshot.total_peak_bytes)
-    )?;
+    let Snapshot {
+        total_live_bytes: live,
+        total_peak_bytes: peak,
+        ..
+    } = dossier.snapshot;
+    writeln!(out, " total {} ({})", Bytes(live), Bytes(peak))?;
     let mut separator = "  largest size classes:";
     for class in dossier.classes.iter().flatten() {
         let (bytes, of) = (Bytes(class.bytes()), class.account.name());
@@ -116,8 +112,7 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
 /// Says the register of a moment to `sink`, as an object.
 pub fn describe_big_blocks(found: &BigBlocks, sink: &mut impl Sink) {
     sink.begin("big_blocks");
-    sink.int("blocks", found.blocks as i64);
-    sink.int("bytes", found.bytes as i64);
+    figures!(sink, found: blocks bytes);
     sink.list("largest", found.largest.iter().flatten(), |block, sink| {
         describe_members(block, (found.at - block.made).max(0.0), sink);
     });
@@ -145,20 +140,15 @@ pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
     sink.begin("accounts");
     for (account, figures) in dossier.snapshot.accounts() {
         sink.begin(account.name());
-        sink.int("live_bytes", figures.live_bytes as i64);
-        sink.int("peak_bytes", figures.peak_bytes as i64);
+        figures!(sink, figures: live_bytes peak_bytes);
         sink.end();
     }
     sink.end();
-    sink.list(
-        "size_classes",
-        dossier.classes.iter().flatten(),
-        |class, sink| {
-            sink.text("account", class.account.name());
-            sink.int("block_bytes", class.block_bytes as i64);
-            sink.int("blocks", class.blocks as i64);
-        },
-    );
+    let classes = dossier.classes.iter().flatten();
+    sink.list("size_classes", classes, |class, sink| {
+        sink.text("account", class.account.name());
+        figures!(sink, class: block_bytes blocks);
+    });
     sink.int("big_blocks", dossier.big_blocks.blocks as i64);
     sink.int("big_bytes", dossier.big_blocks.bytes as i64);
     let largest = dossier.big_blocks.largest.iter().flatten();

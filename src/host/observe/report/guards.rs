@@ -2,14 +2,11 @@
 
 use super::Sink;
 use crate::heap::guards::GuardFigures;
+use pyhost_record::figures;
 use std::fmt::{self, Write};
 
 pub fn describe(figures: &GuardFigures, sink: &mut impl Sink) {
-    sink.int("min_bytes", figures.min_bytes as i64);
-    sink.int("every", figures.every as i64);
-    sink.int("guarded_blocks", figures.guarded_blocks as i64);
-    sink.int("live_blocks", figures.live_blocks as i64);
-    sink.int("missed_blocks", figures.missed_blocks as i64);
+    figures!(sink, figures: min_bytes every guarded_blocks live_blocks missed_blocks);
 }
 
 pub fn line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
@@ -22,10 +19,8 @@ pub fn line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
 
 /// Writes a line if more than one of a hundred blocks found too many live.
 pub fn write_crowded_out(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
-    let (missed, all) = (
-        figures.crowded_out_blocks,
-        figures.guarded_blocks + figures.missed_blocks,
-    );
+    let missed = figures.crowded_out_blocks;
+    let all = figures.guarded_blocks + figures.missed_blocks;
     if missed <= all / 100 {
         return Ok(());
     }

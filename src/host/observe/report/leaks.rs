@@ -5,6 +5,7 @@ use crate::bytes::Bytes;
 use crate::check::leaks::{Findings, Group, Rule};
 use crate::check::stacks;
 use pyhost_os::terminal_text::Plain;
+use pyhost_record::figures;
 use std::fmt::{self, Write};
 
 /// Kinds of lost blocks that are reported at most.
@@ -12,32 +13,25 @@ const MOST_LINES: usize = 20;
 
 /// Says what the leak check found.
 pub fn describe(findings: &Findings, sink: &mut impl Sink) {
-    sink.int("blocks", findings.blocks as i64);
-    sink.int("bytes", findings.bytes as i64);
-    sink.int("threads", findings.threads as i64);
+    figures!(sink, findings: blocks bytes threads);
     sink.flag("interpreters", findings.interpreters);
     sink.flag("sure", findings.is_sure());
     sink.list("groups", findings.groups(), |group, sink| {
         sink.text("account", group.account.name());
         sink.int("block_bytes", group.size as i64);
         sink.int("blocks", group.blocks as i64);
-        sink.known_text(
-            "type",
-            Some(group.type_name()).filter(|name| !name.is_empty()),
-        );
+        let name = Some(group.type_name()).filter(|name| !name.is_empty());
+        sink.known_text("type", name);
         let place = group.place();
         sink.known_text("file", place.map(|(file, _)| file));
         sink.known("line", place.map(|(_, line)| line));
-        sink.list(
-            "calls",
-            stacks::places(group.origin.calls),
-            |place, sink| {
-                let text = |bytes| str::from_utf8(bytes).ok();
-                sink.text("file", text(place.library()).unwrap_or("?"));
-                sink.int("offset", place.offset as i64);
-                sink.known_text("function", place.name().and_then(text));
-            },
-        );
+        let calls = stacks::places(group.origin.calls);
+        sink.list("calls", calls, |place, sink| {
+            let text = |bytes| str::from_utf8(bytes).ok();
+            sink.text("file", text(place.library()).unwrap_or("?"));
+            sink.int("offset", place.offset as i64);
+            sink.known_text("function", place.name().and_then(text));
+        });
     });
     sink.list("suppressed", findings.suppressed(), |rule, sink| {
         let (file, line) = &rule.place;
@@ -71,10 +65,10 @@ fn write_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
     let sum = |figure: fn(&Rule) -> u64| findings.suppressed().map(figure).sum();
     let (blocks, bytes) = (sum(Rule::blocks), Bytes(sum(Rule::bytes)));
     if blocks > 0 {
+        let plural = plural(blocks);
         write!(
             out,
-            "pyhost: {blocks} leaked block{} not reported, {bytes}: ",
-            plural(blocks)
+            "pyhost: {blocks} leaked block{plural} not reported, {bytes}: "
         )?;
         for (index, rule) in findings.suppressed().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
@@ -83,12 +77,8 @@ fn write_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
                 write!(out, "{separator}and more")?;
                 break;
             }
-            write!(
-                out,
-                "{separator}{} by '{}' ({file}:{line})",
-                rule.blocks(),
-                rule.text
-            )?;
+            let (blocks, text) = (rule.blocks(), &rule.text);
+            write!(out, "{separator}{blocks} by '{text}' ({file}:{line})")?;
         }
         writeln!(out)?;
     }

@@ -50,6 +50,7 @@ use crate::resident::{LargestChild, Resident};
 use pyhost_os::cell::HeldLatest;
 use pyhost_os::clock::Utc;
 use pyhost_record::describe::describe_accounts;
+use pyhost_record::figures;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -166,10 +167,8 @@ impl Report<'_> {
         sink.begin("children");
         sink.int("forks", self.forks as i64);
         sink.known("largest_peak_resident_bytes", self.largest_child.peak);
-        sink.int(
-            "largest_peak_resident_at_most_bytes",
-            self.largest_child.at_most as i64,
-        );
+        let at_most = self.largest_child.at_most as i64;
+        sink.int("largest_peak_resident_at_most_bytes", at_most);
         sink.end();
         sink.text("allocator", facts.allocator);
         sink.known_text("left_to", native::left_to());
@@ -262,11 +261,7 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
     sink.text("huge_pages", figures.huge_pages);
     sink.known("numa_node", figures.node.map(u64::from));
     sink.object("pool", figures.pool.as_ref(), |pool, sink| {
-        sink.int("hits", pool.hits as i64);
-        sink.int("misses", pool.misses as i64);
-        sink.int("evictions", pool.evictions as i64);
-        sink.int("kept_blocks", pool.kept_blocks as i64);
-        sink.int("kept_bytes", pool.kept_bytes as i64);
+        figures!(sink, pool: hits misses evictions kept_blocks kept_bytes);
         sink.known("limit_blocks", pool.limit_blocks);
         sink.known("limit_bytes", pool.limit_bytes);
     });
@@ -276,18 +271,9 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
 /// The sums of the region of `--numpy bfc`.
 pub fn describe_region(region: Option<&bfc::Statistics>, sink: &mut impl Sink) {
     sink.object("region", region, |region, sink| {
-        sink.int("region_bytes", region.region_bytes as i64);
-        sink.int("reserved_bytes", region.reserved_bytes as i64);
-        sink.int("live_bytes", region.live_bytes as i64);
-        sink.int("requested_bytes", region.requested_bytes as i64);
-        sink.int("peak_live_bytes", region.peak_live_bytes as i64);
-        sink.int("live_chunks", region.live_chunks as i64);
-        sink.int("free_bytes", region.free_bytes as i64);
-        sink.int("free_chunks", region.free_chunks as i64);
-        sink.int("largest_free_bytes", region.largest_free_bytes as i64);
+        figures!(sink, region: region_bytes reserved_bytes live_bytes requested_bytes);
+        figures!(sink, region: peak_live_bytes live_chunks free_bytes free_chunks largest_free_bytes);
         sink.fraction("fragmentation", region.fragmentation());
-        sink.int("allocations", region.allocations as i64);
-        sink.int("growths", region.growths as i64);
-        sink.int("failures", region.failures as i64);
+        figures!(sink, region: allocations growths failures);
     });
 }

@@ -135,10 +135,10 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         return Ok(());
     };
     let live = peak.ledger.total_live_bytes;
+    let seconds = peak.seconds;
     write!(
         out,
-        "at the peak, after {:.2} s: live {}",
-        peak.seconds,
+        "at the peak, after {seconds:.2} s: live {}",
         Bytes(live)
     )?;
     if let Some(resident) = peak.resident {

@@ -18,20 +18,12 @@ pub fn describe(figures: &RegionFigures, sink: &mut impl Sink) {
 }
 
 pub fn line(figures: &RegionFigures, out: &mut impl Write) -> fmt::Result {
-    writeln!(
-        out,
-        "region {}: committed {}, peak {}; {} commits refused{}{}",
-        Bytes(figures.size),
-        Bytes(figures.committed),
-        Bytes(figures.peak),
-        figures.refused,
-        if figures.locked { "; locked" } else { "" },
-        if figures.huge_pages {
-            "; huge pages"
-        } else {
-            ""
-        },
-    )
+    let [size, committed, peak] = [figures.size, figures.committed, figures.peak].map(Bytes);
+    write!(out, "region {size}: committed {committed}, peak {peak}; ")?;
+    let said = |is_so, what| if is_so { what } else { "" };
+    let locked = said(figures.locked, "; locked");
+    let huge = said(figures.huge_pages, "; huge pages");
+    writeln!(out, "{} commits refused{locked}{huge}", figures.refused)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::Sink;
 use crate::heap::histogram::{Classes, Histogram};
 use crate::ledger::Account;
+use pyhost_record::figures;
 
 /// Says each account's list, without the braces around them.
 pub fn describe(histogram: &Histogram, sink: &mut impl Sink) {
@@ -17,10 +18,7 @@ pub fn describe(histogram: &Histogram, sink: &mut impl Sink) {
 pub fn describe_classes(classes: &Classes, sink: &mut impl Sink) {
     for class in classes.entries() {
         sink.begin("");
-        sink.int("block_bytes", class.block_bytes as i64);
-        sink.int("live_blocks", class.live_blocks as i64);
-        sink.int("live_bytes", class.live_bytes as i64);
-        sink.int("capacity_bytes", class.capacity_bytes as i64);
+        figures!(sink, class: block_bytes live_blocks live_bytes capacity_bytes);
         sink.end();
     }
 }

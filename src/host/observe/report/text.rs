@@ -22,18 +22,16 @@ impl Display for Ending {
 }
 
 pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
-    writeln!(
+    let (version, ending) = (&report.facts.python_version, report.ending);
+    write!(
         out,
-        "pyhost: Python {}, {:.2} s, {}{}",
-        report.facts.python_version,
-        report.wall_seconds,
-        report.ending,
-        if report.partial {
-            " (partial: taken in a signal handler)"
-        } else {
-            ""
-        },
+        "pyhost: Python {version}, {:.2} s, {ending}",
+        report.wall_seconds
     )?;
+    if report.partial {
+        out.write_str(" (partial: taken in a signal handler)")?;
+    }
+    writeln!(out)?;
     table::titles(out)?;
     writeln!(out)?;
     for (account, figures) in report.now.accounts() {
@@ -68,13 +66,12 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         guards::line(figures, out)?;
     }
     if report.forks > 0 {
-        let child = &report.largest_child;
+        let (forks, child) = (report.forks, &report.largest_child);
+        let (bound, peak) = (child.peak.map_or("at most ", |_| ""), Bytes(child.at_most));
+        let what = "the largest child's resident peak";
         writeln!(
             out,
-            "not in these figures: {} forks; the largest child's resident peak {}{}",
-            report.forks,
-            if child.peak.is_none() { "at most " } else { "" },
-            Bytes(child.at_most),
+            "not in these figures: {forks} forks; {what} {bound}{peak}"
         )?;
     }
     Ok(())
@@ -134,31 +131,22 @@ fn numpy_line(figures: &numpy::ArrayFigures, out: &mut impl Write) -> fmt::Resul
     if let Some(version) = figures.version {
         write!(out, "NumPy {version}: ")?;
     }
-    write!(
-        out,
-        "array data from {}, aligned to {}",
-        figures.allocator, figures.alignment
-    )?;
+    let (from, alignment) = (figures.allocator, figures.alignment);
+    write!(out, "array data from {from}, aligned to {alignment}")?;
     if let Some(pool) = &figures.pool {
+        let [hits, misses, evictions] = [pool.hits, pool.misses, pool.evictions];
+        let (bytes, blocks) = (Bytes(pool.kept_bytes), pool.kept_blocks);
         write!(
             out,
-            "; {} hits, {} misses, {} evictions, {} kept in {} blocks",
-            pool.hits,
-            pool.misses,
-            pool.evictions,
-            Bytes(pool.kept_bytes),
-            pool.kept_blocks
+            "; {hits} hits, {misses} misses, {evictions} evictions, "
         )?;
+        write!(out, "{bytes} kept in {blocks} blocks")?;
     }
     if let Some(region) = &figures.region {
-        write!(
-            out,
-            "; region {} of {}, largest free {}, fragmentation {:.2}",
-            Bytes(region.region_bytes),
-            Bytes(region.reserved_bytes),
-            Bytes(region.largest_free_bytes),
-            region.fragmentation()
-        )?;
+        let [size, reserved] = [region.region_bytes, region.reserved_bytes].map(Bytes);
+        let (free, fragmentation) = (Bytes(region.largest_free_bytes), region.fragmentation());
+        write!(out, "; region {size} of {reserved}, largest free {free}, ")?;
+        write!(out, "fragmentation {fragmentation:.2}")?;
     }
     writeln!(out)
 }
@@ -169,12 +157,8 @@ pub fn closing_line(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     let mut separator = " (";
     for (account, figures) in report.now.accounts() {
         if report.facts.is_active(account) && account.is_in_total() {
-            write!(
-                out,
-                "{separator}{} {}",
-                account.name(),
-                Bytes(figures.peak_bytes)
-            )?;
+            let (name, peak) = (account.name(), Bytes(figures.peak_bytes));
+            write!(out, "{separator}{name} {peak}")?;
             separator = ", ";
         }
     }

@@ -218,23 +218,14 @@ impl Display for Brief<'_> {
             }
             ProcessState::Signalled => writeln!(out, "ended by {}", signal_name(status))?,
         }
-        writeln!(
-            out,
-            "live {}, peak {}",
-            Bytes(snapshot.total_live_bytes),
-            Bytes(snapshot.total_peak_bytes)
-        )?;
+        let [live, peak] = [snapshot.total_live_bytes, snapshot.total_peak_bytes].map(Bytes);
+        writeln!(out, "live {live}, peak {peak}")?;
         for (account, figures) in snapshot.accounts() {
             if figures.total_blocks > 0 {
-                writeln!(
-                    out,
-                    "{}: live {}, peak {}, {} refused, {} failed",
-                    account.name(),
-                    Bytes(figures.live_bytes),
-                    Bytes(figures.peak_bytes),
-                    figures.refused,
-                    figures.failed
-                )?;
+                let [live, peak] = [figures.live_bytes, figures.peak_bytes].map(Bytes);
+                let (name, refused, failed) = (account.name(), figures.refused, figures.failed);
+                write!(out, "{name}: live {live}, peak {peak}, ")?;
+                writeln!(out, "{refused} refused, {failed} failed")?;
             }
         }
         for scope in Scope::all() {

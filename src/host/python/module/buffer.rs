@@ -157,12 +157,10 @@ unsafe extern "C" fn share(
 }
 
 fn repr(buffer: This<'_, Buffer>) -> Returned<'_> {
+    let (length, start, alignment) = (buffer.length, buffer.start, buffer.alignment);
+    let account = buffer.block.account.name();
     buffer.gil().text(&format!(
-        "<pyhost.buffer of {} bytes at {:p}, aligned to {}, account '{}'>",
-        buffer.length,
-        buffer.start,
-        buffer.alignment,
-        buffer.block.account.name()
+        "<pyhost.buffer of {length} bytes at {start:p}, aligned to {alignment}, account '{account}'>"
     ))
 }
 

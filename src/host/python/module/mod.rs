@@ -34,6 +34,7 @@ use crate::observe::report::{self, Sink};
 use dictionary::Dictionary;
 use pyhost_os::clock;
 use pyhost_os::mmap_vec::MmapVec;
+use pyhost_record::figures;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -171,15 +172,10 @@ fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Return
 }
 
 fn describe_bin(bin: &BinStatistics, sink: &mut impl Sink) {
-    sink.int("from_bytes", bin.from_bytes as i64);
+    figures!(sink, bin: from_bytes);
     sink.known("to_bytes", bin.to_bytes);
-    sink.int("total_chunks", bin.total_chunks as i64);
-    sink.int("total_bytes", bin.total_bytes as i64);
-    sink.int("live_chunks", bin.live_chunks as i64);
-    sink.int("live_bytes", bin.live_bytes as i64);
-    sink.int("requested_bytes", bin.requested_bytes as i64);
-    sink.int("free_chunks", bin.free_chunks as i64);
-    sink.int("free_bytes", bin.free_bytes as i64);
+    figures!(sink, bin: total_chunks total_bytes live_chunks live_bytes requested_bytes);
+    figures!(sink, bin: free_chunks free_bytes);
 }
 
 fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
