@@ -54,7 +54,7 @@ pub use hot::booking::{
 };
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};
-pub use mimalloc::ffi::ADDRESS_BITS;
+pub use mimalloc::ffi::{ADDRESS_BITS, mi_version as version};
 pub use mimalloc::pages::is_in_page;
 pub use mimalloc::{gate, internal_blocks, pages};
 pub use pyhost_tensorflow::bfc;
@@ -62,6 +62,7 @@ pub use sizes::{big_blocks, histogram, largest_classes};
 pub use system_memory::{address_limit, leak_check_addresses, retention};
 pub use tensorflow::{pool, region};
 pub use threads::thread_pointers;
+pub use threads::thread_state::thread_id as thread_number;
 
 const NUMPY: usize = Account::Numpy as usize;
 const NATIVE: usize = Account::Native as usize;
@@ -142,16 +143,6 @@ pub fn counts_native() -> bool {
 /// Whether blocks of `account` are booked at all.
 pub(crate) fn counts(account: Account) -> bool {
     account != Account::Native || counts_native()
-}
-
-/// mimalloc's version, as `major * 10000 + minor * 100 + patch` (`mi_version` of mimalloc 3).
-pub fn version() -> i32 {
-    ffi::mi_version()
-}
-
-/// A number that is the calling thread's own while it lives.
-pub fn thread_number() -> usize {
-    thread_id()
 }
 
 /// The calling thread's slot of the ledger.

@@ -25,6 +25,7 @@ use pyhost_os::{bytes, descriptor, errno, file, path_template, process};
 use pyhost_record::output;
 
 pub use libc_exports::native::next::Symbol;
+pub use libc_exports::native::stand_aside;
 pub use libc_exports::preload;
 pub use options::early::is_mimallocs;
 pub use pyhost_os::strings::{ProcessArguments, Strings};
@@ -48,12 +49,6 @@ pub fn early(arguments: Strings<'_>, called: Option<&CStr>, environment: Strings
     heap::begin();
     libc_exports::native::early::decide(&environment);
     options::early::read(options::words(&arguments, called), environment);
-}
-
-/// Leaves malloc and all else that the library exports to those behind it: for a program that it was loaded into
-/// and that is not to be hosted. Instead of [`early`].
-pub fn stand_aside() {
-    libc_exports::native::stand_aside();
 }
 
 /// Whether this process runs a file, a device and an inode, with no more rights than its caller. Allocates nothing.

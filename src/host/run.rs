@@ -221,7 +221,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     threads::note_main();
     cap_errors::deliver(gil, report::first_refusal, exit_report::end_exhausted);
     exit_report::watch_peak(gil);
-    live::python_started();
+    live::lines::python_started();
     let is_capped = !options.caps.hard.0.is_empty();
     if is_capped || options.region.size.is_some() {
         process::loaded::load_unwinder();

@@ -71,11 +71,10 @@ impl fmt::Display for Unreadable {
             Unreadable::Length(length) => {
                 write!(out, "has {length} bytes; expected the {SIZE} of a ledger")
             }
-            Unreadable::Version(version) => write!(
-                out,
-                "is of version {}; expected version 1",
-                version.escape_default()
-            ),
+            Unreadable::Version(version) => {
+                let version = version.escape_default();
+                write!(out, "is of version {version}; expected version 1")
+            }
             Unreadable::Other => write!(out, "is no ledger; expected a file of --live"),
         }
     }

@@ -7,11 +7,7 @@ use std::fmt::{self, Write};
 
 /// Writes the titles, without the end of the line.
 pub fn titles(out: &mut impl Write) -> fmt::Result {
-    write!(
-        out,
-        "{:<8}{:>12}{:>12}{:>13}{:>14}",
-        "account", "live", "peak", "live blocks", "allocations"
-    )
+    out.write_str("account         live        peak  live blocks   allocations")
 }
 
 /// Writes an account, without the end of the line: live and peak bytes, live blocks and allocations.
@@ -22,10 +18,8 @@ pub fn row(
     [blocks, allocations]: [u64; 2],
 ) -> fmt::Result {
     let (live, peak) = (Bytes(live), Bytes(peak));
-    write!(
-        out,
-        "{name:<8}{live:>12}{peak:>12}{blocks:>13}{allocations:>14}"
-    )
+    write!(out, "{name:<8}{live:>12}{peak:>12}")?;
+    write!(out, "{blocks:>13}{allocations:>14}")
 }
 
 /// Writes the line of the total.

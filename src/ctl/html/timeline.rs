@@ -185,16 +185,15 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_and_a_torn_last_one_is_left_out() {
-        let text = format!(
-            "{HEAD}\n{}\n{}\n{}\n{}\n{}\n{}\n{}",
-            r#"{"t":0.02,"resident":9,"total":3,"raw":1,"obj":2}"#,
-            r#"{"t":0.01,"resident":null,"total":-5,"raw":-1}"#,
-            r#"{"t":0.0,"caps":{"total":100,"bad":"x"}}"#,
-            r#"{"t":0.015,"mark":"</script>"}"#,
-            r#"{"t":0.016,"refusals":2,"refusal":"no"}"#,
-            r#"{"t":0.03,"ended_by":"exit","exit_status":0}"#,
-            r#"{"t":0.04,"resid"#
-        );
+        let text = HEAD.to_owned()
+            + r#"
+{"t":0.02,"resident":9,"total":3,"raw":1,"obj":2}
+{"t":0.01,"resident":null,"total":-5,"raw":-1}
+{"t":0.0,"caps":{"total":100,"bad":"x"}}
+{"t":0.015,"mark":"</script>"}
+{"t":0.016,"refusals":2,"refusal":"no"}
+{"t":0.03,"ended_by":"exit","exit_status":0}
+{"t":0.04,"resid"#;
         let timeline = Timeline::of_text(&text).unwrap();
         assert_eq!(timeline.samples.len(), 2);
         let first = &timeline.samples[0];

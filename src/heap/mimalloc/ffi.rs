@@ -241,6 +241,7 @@ unsafe extern "C" {
         argument: *mut c_void,
         arena: *mut c_void,
     ) -> bool;
+    /// `major * 10000 + minor * 100 + patch`.
     pub safe fn mi_version() -> c_int;
     pub safe fn mi_heap_new() -> *mut Heap;
     pub fn mi_heap_theap(heap: *mut Heap) -> *mut Theap;

@@ -10,6 +10,8 @@ pub mod maps;
 pub mod small_file;
 
 use crate::calls;
+
+pub use crate::calls::geteuid as user;
 pub use crate::calls::{default_stack, name_thread, read_memory, set_variables, thread_name};
 use crate::errno::errno;
 use crate::file::{self, Fd};
@@ -225,11 +227,6 @@ pub fn has_ancestor_of_its_kind() -> bool {
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0
-}
-
-/// The effective user.
-pub fn user() -> u32 {
-    calls::geteuid()
 }
 
 /// Sends a signal to a process.

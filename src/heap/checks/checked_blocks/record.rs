@@ -340,13 +340,12 @@ impl fmt::Display for Written<'_> {
         let (front, _) = hooks_of(self.record.account());
         let is_inside = usize::try_from(offset).is_ok_and(|at| at < self.record.size());
         let expected = if is_inside { DEAD } else { FORBIDDEN };
-        write!(
-            out,
-            "{} was written to after it was freed{}: byte {} is 0x{value:02x}, expected \
-             0x{expected:02x}",
-            self.record,
+        let (record, freed, at) = (
+            &self.record,
             self.record.freed_at(),
-            offset - front as isize
-        )
+            offset - front as isize,
+        );
+        write!(out, "{record} was written to after it was freed{freed}: ")?;
+        write!(out, "byte {at} is 0x{value:02x}, expected 0x{expected:02x}")
     }
 }

@@ -56,13 +56,9 @@ impl fmt::Display for Fault {
         }
         let (kind, size) = (self.freed.map_or("", |_| "freed "), self.size);
         write!(out, " a {kind}block of {size} bytes of the account ")?;
-        write!(
-            out,
-            "{}{}",
-            self.account.name(),
-            self.made.after("allocated at")
-        )?;
-        let found = self.freed;
-        found.map_or(Ok(()), |freed| write!(out, "{}", freed.after("freed at")))
+        out.write_str(self.account.name())?;
+        write!(out, "{}", self.made.after("allocated at"))?;
+        let freed = self.freed.map(|freed| freed.after("freed at"));
+        freed.map_or(Ok(()), |freed| write!(out, "{freed}"))
     }
 }

@@ -25,7 +25,8 @@ pub use choice::{choose, hand_over, set_mode};
 pub use exit::on_exit;
 pub use mode::{Mode, inject, leave_to, left_to, mode};
 
-/// Leaves malloc to the definition behind the host's own from the first request on. Before any constructor.
+/// Leaves malloc and all else that the library exports to those behind it from the first request on: for a program that it was
+/// loaded into and that is not to be hosted. Before any constructor, instead of [`crate::early`].
 pub fn stand_aside() {
     next::resolve();
     set_mode(Mode::Off);

@@ -14,6 +14,8 @@ pub mod lines;
 mod mapping;
 mod siblings;
 
+pub use mapping::is_in_file;
+
 use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
 use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error, Result};
@@ -203,11 +205,6 @@ pub fn describe(facts: &Facts) {
     HEADER.active.store(bits, Relaxed);
 }
 
-/// Python has started: what others cannot read is said between two of its instructions.
-pub fn python_started() {
-    lines::python_started();
-}
-
 /// Keeps the ledger in one file; false if it cannot, which a notice says.
 fn in_file(template: &[u8]) -> bool {
     let path = PathBuffer::expand(template, process::id(), b"");
@@ -380,11 +377,6 @@ fn name_child() -> Option<()> {
     let rest = format_args!("{namespace}-{}-{ticks}{SUFFIX}", process::id());
     format_into(&mut name[start.len()..PATH - 1], rest);
     Some(())
-}
-
-/// Whether a page of a file that others may make shorter is mapped.
-pub fn is_in_file() -> bool {
-    mapping::is_in_file()
 }
 
 /// Goes on without a file that another process has made shorter, or that its file system has lost, if `address` is one of the

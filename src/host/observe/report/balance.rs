@@ -73,11 +73,8 @@ pub fn libraries<'a>(
         };
         least = rank(&library);
         let (name, mapped) = (Plain(library.name()), Bytes(library.mapped));
-        write!(
-            out,
-            "{separator}{name} {mapped} (resident {})",
-            Bytes(library.resident)
-        )?;
+        let resident = Bytes(library.resident);
+        write!(out, "{separator}{name} {mapped} (resident {resident})")?;
         separator = ", ";
     }
     match least.0 {

@@ -134,13 +134,8 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     let Some(peak) = Moment::of(report).filter(|peak| peak.is_shown(report)) else {
         return Ok(());
     };
-    let live = peak.ledger.total_live_bytes;
-    let seconds = peak.seconds;
-    write!(
-        out,
-        "at the peak, after {seconds:.2} s: live {}",
-        Bytes(live)
-    )?;
+    let (seconds, live) = (peak.seconds, Bytes(peak.ledger.total_live_bytes));
+    write!(out, "at the peak, after {seconds:.2} s: live {live}")?;
     if let Some(resident) = peak.resident {
         write!(out, ", resident {}", Bytes(resident))?;
     }

@@ -22,12 +22,9 @@ impl Display for Ending {
 }
 
 pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
-    let (version, ending) = (&report.facts.python_version, report.ending);
-    write!(
-        out,
-        "pyhost: Python {version}, {:.2} s, {ending}",
-        report.wall_seconds
-    )?;
+    let (version, seconds) = (&report.facts.python_version, report.wall_seconds);
+    write!(out, "pyhost: Python {version}, {seconds:.2} s, ")?;
+    write!(out, "{}", report.ending)?;
     if report.partial {
         out.write_str(" (partial: taken in a signal handler)")?;
     }

@@ -306,11 +306,10 @@ fn repr(track: This<'_, Track>) -> Returned<'_> {
         State::Open(_) => ", open",
         _ => "",
     };
+    let (peak, seconds) = (Bytes(figures.peak_growth), measured.seconds);
+    let growth = Bytes(figures.growth.unsigned_abs());
     track.gil().text(&format!(
-        "<pyhost.track of {scope}: peak {} above the begin, growth {sign}{}, {:.3} s{state}>",
-        Bytes(figures.peak_growth),
-        Bytes(figures.growth.unsigned_abs()),
-        measured.seconds
+        "<pyhost.track of {scope}: peak {peak} above the begin, growth {sign}{growth}, {seconds:.3} s{state}>"
     ))
 }
 
