@@ -108,6 +108,7 @@ class FixedCapTests(unittest.TestCase):
             ("53", 560 * mib, {"beside": 40 * mib}, True),
             ("caught", 590 * mib, {"beside": 40 * mib}, False),
             ("caught", 560 * mib, {}, False),
+            ("53", 250 * mib, {"beside": 40 * mib}, False),
             ("status 250: Aborted", 100 * mib, {"beside": 40 * mib}, False),
             ("timed out", 0, {"beside": 0}, False),
         ):

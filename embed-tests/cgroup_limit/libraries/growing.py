@@ -1,7 +1,7 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, torch, mmap, or mixed, which takes turns of objects
-and of all those that are there; bytes of a step; the file that is told which library had mapped how much before all was
+argv: polars, query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, torch, mmap,
+or mixed, which takes turns of objects and of all those that are there; bytes of a step; the file that is told which library had mapped how much before all was
 dropped, and after the first step, what the process has of files and stacks.
 """
 
@@ -30,6 +30,11 @@ def stepper(kind):
         import polars
         numbers = STEP // 8
         return lambda number: polars.select(polars.int_range(number, number + numbers, eager=False).alias("n"))
+    if kind == "query":
+        import polars
+        numbers = polars.int_range(0, STEP // 24)
+        table = polars.select((numbers % 97).alias("k"), (numbers * 1.5).alias("v")).lazy()
+        return lambda _: table.with_columns((polars.col("v") * 2).alias("w")).sort("w").collect()
     if kind == "numpy":
         import numpy
         return lambda number: numpy.ones(STEP // 8)
@@ -115,7 +120,7 @@ def main():
     work(2000)
     # polars gives back what was dropped seconds later, by a thread of its own. What is larger than what the limit
     # leaves may be refused until then, and not for ever.
-    for _ in range(300 if KIND in ("polars", "mixed", "duckdb") else 1):
+    for _ in range(300 if KIND in ("polars", "query", "mixed", "duckdb") else 1):
         try:
             work(20000)
             break

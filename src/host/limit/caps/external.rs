@@ -149,16 +149,19 @@ pub(super) fn fits_limit(bytes: usize) -> bool {
 /// [`fits_limit`] if the limit is near.
 fn fits_rest(bytes: usize, size: i64) -> bool {
     read(watch::is_large_map(bytes));
-    let look = || watch::left_for_map(bytes);
-    let fits = |left: Option<(u64, i64)>| left.is_none_or(|(_, left)| size <= left);
-    let mut left = look();
-    if !fits(left) && watch::follows_maps() {
-        read(true);
-        left = look();
-    }
-    let Some((limit, left)) = left else {
+    let Some((limit, mut left)) = watch::left_for_map() else {
         return true;
     };
+    let least = least_rest(limit, size);
+    let lacks = |left: i64| (size > left, left.saturating_sub(size) < least);
+    if watch::follows_maps() && lacks(left) != (false, false) {
+        read(true);
+        left = watch::left_for_map().map_or(left, |(_, left)| left);
+        if lacks(left) != lacks(left + watch::granted()) {
+            watch::settle(look);
+            left = watch::left_for_map().map_or(left, |(_, left)| left);
+        }
+    }
     let fits = size <= left;
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
@@ -173,8 +176,9 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
             call_for(limit, left, mapped() + size / 2, number);
         }
     }
-    if !fits {
-        note_refused(bytes, number);
+    match fits {
+        true => watch::grant(size),
+        false => note_refused(bytes, number),
     }
     fits
 }

@@ -44,6 +44,9 @@ const NEAR: i64 = 16 << 20;
 const LEAST_MAPPED: i64 = 1 << 20;
 /// What a reading of maps takes at most, in microseconds, beside one for each mebibyte.
 const DURATION: i64 = 200;
+/// For how long a map that was granted is given time to be touched before its bytes count by what is touched of others, in
+/// nanoseconds.
+const SETTLING: u64 = 10_000_000;
 /// By how many times its own duration a reading of maps comes after the last: one that is due, and one that is wanted.
 const PAUSES: (i64, i64) = (99, 9);
 
@@ -235,7 +238,7 @@ pub(super) fn is_far(bytes: i64) -> bool {
     let live = LEDGER.bound(Scope::Total);
     let is_far = (height as i64).saturating_sub(live.saturating_add(mapped)) > zone::near(limit);
     if is_far {
-        STATE.mapped_since.fetch_add(bytes, Relaxed);
+        grant(bytes);
     }
     is_far
 }
@@ -243,12 +246,12 @@ pub(super) fn is_far(bytes: i64) -> bool {
 /// Whether a library that maps `bytes` makes what it may never touch, as OpenBLAS does for each of its threads: below a cap
 /// that counts maps, libraries have touched little of what they have.
 pub(super) fn is_work_space(bytes: i64) -> bool {
-    let touched = limits::maps() as i64 + STATE.mapped_since.load(Relaxed);
+    let touched = limits::maps() as i64 + granted();
     let is_one = STATE.charges.get().is_none()
         && bytes <= zone::ZONE_BOUNDS.1
         && touched < zone::mapped().saturating_add(bytes) / 4;
     if is_one {
-        STATE.mapped_since.fetch_add(bytes, Relaxed);
+        grant(bytes);
     }
     is_one
 }
@@ -270,22 +273,23 @@ fn microseconds() -> i64 {
 }
 
 /// Reads the charges anew when growth or time demands it, or `force`. If they were read, `look` gets the limit and the
-/// bytes left of it, before another thread reads.
-pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
+/// bytes left of it, before another thread reads. Returns whether they were.
+pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
     read_region(force);
     let charges = STATE.charges.get();
     if charges.is_none() && !follows_maps() {
-        return;
+        return false;
     }
     let time = microseconds();
     let live = LEDGER.bound(Scope::Total);
     if !is_due(force, live, time) || STATE.busy.swap(true, Acquire) {
-        return;
+        return false;
     }
     let reading = match charges {
         Some(charges) => charges.follow(live, time),
         None => follow_maps(live, time),
     };
+    let is_read = reading.is_some();
     if let Some(reading) = reading {
         let Reading {
             limit,
@@ -318,6 +322,36 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) {
         look(limit, by_charge);
     }
     STATE.busy.store(false, Release);
+    is_read
+}
+
+/// Gives maps that were granted since the last reading time to be touched, and reads. Of what is untouched then so much counts on
+/// as libraries have touched of all that they have: allocators reserve several times what they use.
+pub(super) fn settle(look: impl Fn(u64, i64)) {
+    let (before, granted) = (limits::maps() as i64, granted());
+    clock::wait_until(SETTLING, SETTLING, || false);
+    let read_now = || {
+        STATE.is_given_back.store(true, Relaxed);
+        read(true, &look)
+    };
+    // Another thread may be reading, or hold the table of maps.
+    if clock::wait_until(SETTLING, SETTLING / 10, read_now) {
+        let touched = limits::maps() as i64;
+        let untouched = (granted - (touched - before).max(0)).max(0);
+        let part = touched as f64 / zone::mapped().max(touched).max(1) as f64;
+        let counted = (untouched as f64 * part) as i64;
+        STATE.mapped_since.fetch_add(counted, Relaxed);
+    }
+}
+
+/// Bytes that libraries were granted since the last reading.
+pub(super) fn granted() -> i64 {
+    STATE.mapped_since.load(Relaxed)
+}
+
+/// A library maps `bytes` more.
+pub(super) fn grant(bytes: i64) {
+    STATE.mapped_since.fetch_add(bytes, Relaxed);
 }
 
 /// Whether growth or time demands a reading, or somebody who must have it. What libraries have given back alone makes room.
@@ -373,15 +407,14 @@ pub(super) fn limit() -> Option<u64> {
 /// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.
 pub(super) fn is_large_map(bytes: usize) -> bool {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    STATE.mapped_since.load(Relaxed).saturating_add(bytes) > STATE.left.load(Relaxed) / STEP
+    granted().saturating_add(bytes) > STATE.left.load(Relaxed) / STEP
 }
 
-/// The limit, and the bytes left of it for a map of `bytes`. Returns `None` if no limit is followed.
-pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
+/// The limit, and the bytes left of it for a map. Returns `None` if no limit is followed.
+pub(super) fn left_for_map() -> Option<(u64, i64)> {
     let limit = limit()?;
-    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     // Memory that was mapped before the last reading has been touched by now, or is a reserve.
-    let since = STATE.mapped_since.load(Relaxed);
+    let since = granted();
     let left = match (STATE.charges.get(), limits::with_maps()) {
         (None, Some((_, height))) => {
             let touched = limits::maps() as i64;
@@ -390,9 +423,6 @@ pub(super) fn left_for_map(bytes: usize) -> Option<(u64, i64)> {
         }
         _ => STATE.left.load(Relaxed) - since,
     };
-    if bytes <= left {
-        STATE.mapped_since.fetch_add(bytes, Relaxed);
-    }
     Some((limit, left))
 }
 
