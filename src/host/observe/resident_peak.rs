@@ -3,7 +3,7 @@
 //! The resident size is at its highest right before memory is given back. So the host looks before the heaps or a library unmap
 //! memory or give pages back, and before a big block is freed: once a MiB was given back since the last look, and at most once a
 //! millisecond. A look reads `/proc/self/statm`, some microseconds. If more is resident than ever before, by 1/32 and at least a MiB (by a
-//! tenth, once samples have taken 1/100 of the time so far and 5 ms), the host keeps a sample: the ledger, what is resident of the libraries' maps by mincore(2), 0.3 to 0.8 ms a GiB, and whose lines
+//! tenth, once samples have taken 1/100 of the time so far and 20 ms), the host keeps a sample: the ledger, what is resident of the libraries' maps by mincore(2), 0.3 to 0.8 ms a GiB, and whose lines
 //! that is.
 //!
 //! Not seen are memory that is given back past libc's functions, and a peak that lasts less than a millisecond.
@@ -14,7 +14,7 @@ use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
 use crate::libc_exports::native::mapped;
 use crate::observe::balance::{self, LIBRARIES, Libraries, Library, QuickBalance};
 use pyhost_os::cell::{HeldLatest, Latest};
-use pyhost_os::clock::monotonic;
+use pyhost_os::clock::{monotonic, nanoseconds};
 use pyhost_os::forks::Child;
 use pyhost_os::process::resident_and_shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,7 +62,7 @@ pyhost_os::state! {
         high: AtomicU64 = AtomicU64::new(0),
         /// Nanoseconds of the clock.
         again: AtomicU64 = AtomicU64::new(0),
-        /// Nanoseconds that samples took so far.
+        /// Nanoseconds of the processor that samples took so far.
         spent: AtomicU64 = AtomicU64::new(0),
         /// Of this window: the highest resident size, and the most bytes that were live and in libraries' maps. Nobody takes windows
         /// as long as the first is out of reach.
@@ -80,7 +80,7 @@ const LEAST_GROWTH: u64 = 1 << 20;
 const GROWTH: u64 = 32;
 const LATE_GROWTH: u64 = 10;
 const PART: u64 = 100;
-const ALLOWANCE: u64 = 5_000_000;
+const ALLOWANCE: u64 = 20_000_000;
 
 /// Nanoseconds since the process started.
 pub fn time() -> u64 {
@@ -136,7 +136,8 @@ pub fn look() {
 /// Keeps a sample of this moment.
 fn take_sample(resident: u64, shared: u64) {
     STATE.high.store(resident, Relaxed);
-    let begun = monotonic();
+    // Of the processor: a thread that must wait for it takes nobody's time.
+    let begun = nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID);
     let nothing = CallerMaps {
         caller: 0,
         mapped: 0,
@@ -175,7 +176,8 @@ fn take_sample(resident: u64, shared: u64) {
         STATE.high.store(now.0, Relaxed);
     }
     STATE.sample.set(&sample);
-    STATE.spent.fetch_add(monotonic() - begun, Relaxed);
+    let end = nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID);
+    STATE.spent.fetch_add(end - begun, Relaxed);
     crate::resident::note(sample.resident);
 }
 

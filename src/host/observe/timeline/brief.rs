@@ -7,8 +7,6 @@
 //! open descriptor it is written once, at the end. A forked child has its own if the file's name
 //! holds `%p`. Nothing here allocates but [`start`].
 
-#![allow(unsafe_code)]
-
 use super::trouble::{self, Output};
 use crate::bytes::Bytes;
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
