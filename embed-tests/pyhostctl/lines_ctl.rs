@@ -358,6 +358,53 @@ fn of_twenty_pairs_one_line_in_twenty_changed_at_most_and_one_that_grew_always_d
     }
 }
 
+/// Maps 64 MiB on line 4, touches half of them, and gives all back.
+const MAPS: &str = "
+import mmap
+def work():
+    touched = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for place in range(0, 32 << 20, mmap.PAGESIZE): touched[place] = 1
+    touched.close()
+";
+
+#[test]
+fn at_the_highest_resident_size_the_rows_and_the_total_have_what_is_mapped() {
+    let sample = |end: &str| {
+        let folder = folder("lines-ctl");
+        let (script, path) = (folder.join("job.py"), folder.join("report.json"));
+        std::fs::write(&script, format!("{MAPS}{end}")).unwrap();
+        let run = Run::host().arg("--lines=1");
+        let run = run.arg(joined("--stats=file=", &path)).arg(&script);
+        run.ok();
+        path
+    };
+    let (path, less) = (sample("work()"), sample(""));
+    let words = |by| ["--view", "at_resident_peak", "--by", by];
+    for by in ["line", "function", "file", "stack", "account"] {
+        let table = table(&path, &words(by));
+        let row = &table["rows"][0];
+        assert_eq!(int(&row["bytes"]) >> 20, 32, "{by}: {row}");
+        assert_eq!(row["account"], "mapped", "{by}: {row}");
+        let rows = table["rows"].as_array().unwrap();
+        let sum: i64 = rows.iter().map(|row| int(&row["bytes"])).sum();
+        assert_eq!(sum, int(&table["total_bytes"]), "{by}");
+    }
+    // Elsewhere it is beside the total.
+    let rows = table(&path, &["--view", "allocated"])["rows"].to_string();
+    assert!(!rows.contains("\"mapped\""), "{rows}");
+    let text = diff(&less, &path).args(["--view", "at_resident_peak"]).ok();
+    let (_, changed) = text.stdout.split_once("\nlines ").unwrap();
+    let first = changed.lines().nth(1).unwrap();
+    assert!(first.contains("job.py:4 in work"), "{changed}");
+    let html = Run::program(PYHOSTCTL)
+        .arg("html")
+        .arg(&path)
+        .args(["-o", "-"]);
+    let page = html.ok().stdout;
+    let open = page.split("Lines with the most bytes: other views").next();
+    assert!(open.unwrap().contains("data-view=\"at_resident_peak\""));
+}
+
 #[test]
 fn a_comparison_without_lines_on_both_sides_has_no_section() {
     let ((with, _), (without, _)) = (report("--lines=1", 1), report("--lines=off", 1));

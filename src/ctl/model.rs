@@ -381,6 +381,21 @@ parts! {
     }
 }
 
+impl Report {
+    /// The highest resident moment, if it says more than the others, by the rule of the host's table: libraries' maps are an eighth
+    /// of it, or an eighth more was resident.
+    pub fn highest_resident(&self) -> Option<&AtResidentPeak> {
+        let seen = self.at_resident_peak.as_ref()?;
+        let is_above = |high: i64, low: i64| high > low.saturating_add(low / 8);
+        let peak = self.at_peak.as_ref();
+        let peak = peak.filter(|peak| is_above(peak.live_bytes, self.total.live_bytes));
+        let shown = peak.and_then(|peak| peak.resident_bytes);
+        let shown = shown.max(self.process.resident_bytes).unwrap_or(0);
+        let has_maps = seen.mapped_resident_bytes > seen.resident_bytes / 8;
+        (has_maps || is_above(seen.resident_bytes, shown)).then_some(seen)
+    }
+}
+
 impl Caps {
     /// The scopes, the ceiling of each in bytes, and where its reserve begins.
     pub fn heights(&self) -> impl Iterator<Item = (&str, i64, Option<i64>)> {

@@ -24,12 +24,16 @@ pub fn convert_all(stacks: &Stacks) {
 }
 
 #[test]
-fn what_is_mapped_beside_the_total_is_left_out() {
+fn what_is_mapped_is_left_out_but_at_the_highest_resident_size() {
     let stack = [call("f", "f.py", 1)];
     let rows = json!([row("mapped", 500, 1, &stack), row("obj", 7, 1, &stack)]);
-    let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "at_peak": rows})));
-    let text = convert(&stacks.unwrap().in_total(), Format::Collapsed, View::AtPeak).unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), "obj;f (f.py:1) 7\n");
+    let lines = json!({"interval_bytes": 1, "at_peak": rows, "at_resident_peak": rows});
+    let stacks = stacks_of(&with_lines(&lines)).unwrap().in_total();
+    let text = |view| String::from_utf8(convert(&stacks, Format::Collapsed, view).unwrap());
+    let [of_obj, of_mapped] = ["obj;f (f.py:1) 7\n", "mapped;f (f.py:1) 500\n"];
+    assert_eq!(text(View::AtPeak).unwrap(), of_obj);
+    let all = text(View::AtResidentPeak).unwrap();
+    assert_eq!(all, format!("{of_mapped}{of_obj}"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The rows of a table: the stacks of a view, summed by line, function, file, package, account, stack, thread or type.
 
-use crate::stacks::{Amount, Frame, Site, Stacks, View, is_in_total};
+use crate::stacks::{Amount, Frame, Site, Stacks, View};
 use clap::ValueEnum;
 use indexmap::IndexMap;
 use pyhost_record::origin::{is_users, package};
@@ -213,11 +213,11 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Sums a view. Without an account all count that are part of the total.
+    /// Sums a view. Without an account all count that are part of its total.
     pub fn new(stacks: &'a Stacks, view: View, by: By, account: Option<&'a str>) -> Self {
         let counts = |site: &&Site| match account {
             Some(name) => site.account == name,
-            None => is_in_total(&site.account),
+            None => view.has(&site.account),
         };
         let mut left_out = 0;
         let mut rows: IndexMap<Subject, Row> = IndexMap::new();

@@ -75,10 +75,26 @@ pub fn is_in_total(account: &str) -> bool {
     known.is_none_or(|account| account.is_in_total())
 }
 
+impl View {
+    /// Whether the view's total has an account: `mapped`, which others than the host map, only if it has what is resident.
+    pub fn has(self, account: &str) -> bool {
+        self == View::AtResidentPeak || is_in_total(account)
+    }
+}
+
 impl Stacks {
-    /// Those of the accounts that are part of the total: without `mapped`, which others than the host map.
+    /// What is part of each view's total.
     pub fn in_total(mut self) -> Self {
-        self.sites.retain(|site| is_in_total(&site.account));
+        for site in &mut self.sites {
+            for view in View::ALL
+                .into_iter()
+                .filter(|view| !view.has(&site.account))
+            {
+                site.amounts[view as usize] = Amount::default();
+            }
+        }
+        let is_empty = |site: &Site| site.amounts.iter().all(|it| it.bytes == 0);
+        self.sites.retain(|site| !is_empty(site));
         self
     }
 

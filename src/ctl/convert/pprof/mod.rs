@@ -69,7 +69,8 @@ fn profile(stacks: &Stacks, choice: &Choice) -> Profile {
     let period_type = Some(value_type("space", "bytes"));
     let sites = stacks.sites.iter();
     let samples = sites.map(|site| sample(site, choice.in_use, &mut texts));
-    let sample = samples.collect();
+    let has_bytes = |sample: &Sample| sample.value.iter().any(|value| *value != 0);
+    let sample = samples.filter(has_bytes).collect();
     let (location, function) = locations(&stacks.frames, &mut texts);
     // The remarks that `pprof -comments` prints.
     let in_use = choice.in_use.title();

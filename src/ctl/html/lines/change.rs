@@ -8,7 +8,7 @@ use crate::diff::{Change, LineChanges};
 use crate::stacks::{Stacks, View};
 use maud::{Markup, html};
 
-pub fn section(stacks: &Stacks, baseline: &Baseline, views: &[View]) -> Markup {
+pub fn section(stacks: &Stacks, baseline: &Baseline, views: &[View], open: usize) -> Markup {
     let Baseline {
         summary,
         stacks: before,
@@ -21,7 +21,7 @@ pub fn section(stacks: &Stacks, baseline: &Baseline, views: &[View]) -> Markup {
             @if let Some(seconds) = process.wall_seconds { ", " (text::seconds(seconds)) " after its start" }
             "."
         }
-        (in_views("Lines that changed most", views, |view| {
+        (in_views("Lines that changed most", views, open, |view| {
             table_of(&LineChanges::new(before, stacks, view))
         }))
     }

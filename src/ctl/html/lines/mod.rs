@@ -56,10 +56,11 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
         return Ok(Some(Section { body, data: None }));
     }
     let views = in_order(tree.views(), baseline.is_some());
+    let open = 1 + usize::from(report.highest_resident().is_some());
     let body = html! {
         (facts(&stacks))
-        @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views)) }
-        (tables::section(&stacks, &views))
+        @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views, open)) }
+        (tables::section(&stacks, &views, open))
         (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), tree.has_native_calls())))
     };
     Ok(Some(Section {
@@ -68,11 +69,14 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
     }))
 }
 
-/// The view that is shown first comes first: the peak, or for a comparison the one that `pyhostctl diff` compares.
+/// The view that is shown first comes first: the peak, or for a comparison the one that `pyhostctl diff` compares. The highest
+/// resident size comes second.
 fn in_order(mut views: Vec<View>, is_comparison: bool) -> Vec<View> {
-    if is_comparison {
-        views.sort_by_key(|view| *view != View::Live);
-    }
+    let first = match is_comparison {
+        true => View::Live,
+        false => View::AtPeak,
+    };
+    views.sort_by_key(|view| (*view != first, *view != View::AtResidentPeak));
     views
 }
 

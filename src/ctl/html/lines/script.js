@@ -49,7 +49,7 @@
   data.accounts.forEach(([name, isInTotal], index) => {
     const option = document.createElement("option");
     option.value = index + 1;
-    option.textContent = isInTotal ? name : name + " (not in the total)";
+    option.textContent = isInTotal ? name : name + " (in the total of the highest resident size only)";
     account.append(option);
   });
 

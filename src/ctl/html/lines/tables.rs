@@ -10,22 +10,24 @@ use maud::{Markup, html};
 
 const LINES: usize = 10;
 
-/// The table of the first view, and the others folded.
-pub fn section(stacks: &Stacks, views: &[View]) -> Markup {
-    in_views("Lines with the most bytes", views, |view| {
+/// The tables of the first views, and the others folded.
+pub fn section(stacks: &Stacks, views: &[View], open: usize) -> Markup {
+    in_views("Lines with the most bytes", views, open, |view| {
         let table = Table::new(stacks, view, By::Line, None);
         table_of(&table)
     })
 }
 
-/// A part of the section with the same content for each view: the first view's in sight, the others' folded.
-pub fn in_views(title: &str, views: &[View], content: impl Fn(View) -> Markup) -> Markup {
-    let Some((first, others)) = views.split_first() else {
-        return html! {};
-    };
+/// A part of the section with the same content for each view: that of the first `open` views in sight, the others' folded.
+pub fn in_views(
+    title: &str,
+    views: &[View],
+    open: usize,
+    content: impl Fn(View) -> Markup,
+) -> Markup {
+    let (first, others) = views.split_at(open.min(views.len()));
     html! {
-        h3 { (title) ": " (text_of(*first)) }
-        (content(*first))
+        @for view in first { h3 { (title) ": " (text_of(*view)) } (content(*view)) }
         @if !others.is_empty() {
             details {
                 summary { (title) ": other views" }

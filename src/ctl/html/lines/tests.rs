@@ -80,9 +80,7 @@ fn rows_of(tree: &Value, view: View, scope: i64) -> HashMap<Vec<String>, Vec<i64
 fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<String>, Vec<i64>> {
     let mut found: HashMap<Vec<String>, Amount> = HashMap::new();
     for site in stacks.of_view(view) {
-        let counts = account.map_or(crate::stacks::is_in_total(&site.account), |name| {
-            name == site.account
-        });
+        let counts = account.map_or(view.has(&site.account), |name| name == site.account);
         if !counts {
             continue;
         }
@@ -112,7 +110,9 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
         1,
         &[call("load", "/job.py", 3), module.clone()],
     ));
-    peak.push(row("native", 70, 1, &[module]));
+    peak.push(row("native", 70, 1, std::slice::from_ref(&module)));
+    let resident = mixed["lines"]["at_resident_peak"].as_array_mut().unwrap();
+    resident.push(row("mapped", 5000, 1, &[module]));
     for report in [mixed, serde_json::from_str(SAMPLE).unwrap()] {
         let stacks = stacks_of(&report).unwrap();
         let tree = tree_of(&report, None);

@@ -228,7 +228,7 @@ impl<'a> Tree<'a> {
                     if let Some(account) = self.accounts.get_index_of(site.account.as_str()) {
                         sums[account + 1][side] += bytes;
                     }
-                    if is_in_total(&site.account) {
+                    if view.has(&site.account) {
                         sums[0][side] += bytes;
                     }
                 }
@@ -238,8 +238,8 @@ impl<'a> Tree<'a> {
         View::ALL.into_iter().map(of_view).collect()
     }
 
-    /// A row for each view and scope: scope 0 is all accounts of the total, the others an account each. If one account of
-    /// the total has all, and its row is the same, scope 0 has none.
+    /// A row for each view and scope: scope 0 is all accounts of the view's total, the others an account each. If one account
+    /// that is part of all totals has all, and its row is the same, scope 0 has none.
     fn rows_of(&self, node: &Node, left_out: &LeftOut) -> Vec<i64> {
         let mut rows = Vec::new();
         let sums: Vec<(&Place, &Sum)> = node.sums.iter().collect();
@@ -248,16 +248,17 @@ impl<'a> Tree<'a> {
             let mut in_total = Vec::new();
             for ((_, account), sum) in of_view {
                 let row = self.row((view, account + 1), **sum, left_out);
-                if is_in_total(self.accounts[*account]) {
-                    in_total.push((**sum, row[2..].to_vec()));
+                let name = self.accounts[*account];
+                if View::ALL[view].has(name) {
+                    in_total.push((**sum, row[2..].to_vec(), is_in_total(name)));
                 }
                 rows.extend(row);
             }
-            let Some(all) = in_total.iter().map(|(sum, _)| *sum).reduce(Sum::plus) else {
+            let Some(all) = in_total.iter().map(|(sum, ..)| *sum).reduce(Sum::plus) else {
                 continue;
             };
             let row = self.row((view, 0), all, left_out);
-            if !matches!(&in_total[..], [(_, only)] if *only == row[2..]) {
+            if !matches!(&in_total[..], [(_, only, true)] if *only == row[2..]) {
                 rows.extend(row);
             }
         }

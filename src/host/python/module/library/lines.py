@@ -28,7 +28,8 @@ class Lines(dict):
     __slots__ = ()
 
     def top(self, count=10, view="at_peak", account=None):
-        """Return the lines with the most bytes in a view, as dictionaries; of one account, or of all that are in the total.
+        """Return the lines with the most bytes in a view, as dictionaries; of one account, or of all that are in the view's total:
+        mapped is part of that of at_resident_peak.
 
         Each has account (the one with the most bytes), accounts (those with a tenth of them or more), bytes, blocks,
         error_bytes, file, line, function and package. The line is the innermost one of the user's own code; package is
@@ -36,13 +37,13 @@ class Lines(dict):
         has not grown is left out.
         """
         least = 3 * self["interval_bytes"] if self["interval_bytes"] > 1 else 0
-        is_beside = self.get("account") == "mapped"  # no part of the total
+        has_mapped = self.get("account") == "mapped" or view == "at_resident_peak"
         views = [name for name in _TITLES if name in self]
         if view not in views:
             raise ValueError(f"top: view must be one of {', '.join(map(repr, views))}, but is {view!r}")
         groups, origins = {}, {}
         for row in self[view]:
-            if row["account"] != account if account else row["account"] == "mapped" and not is_beside:
+            if row["account"] != account if account else row["account"] == "mapped" and not has_mapped:
                 continue
             call, package = _place(row["stack"], origins)
             key = (call["file"], call["line"], call["function"])
