@@ -264,6 +264,16 @@ assert seen['other_bytes'] < 8 << 20, (seen, sheet)";
 }
 
 #[test]
+fn a_report_of_a_signal_handler_does_not_know_the_libraries() {
+    let code =
+        format!("{MAPS}\nimport os, time\nos.system(f'kill {{os.getpid()}}')\ntime.sleep(60)");
+    let (_, report) = Run::host().code(&code).reported();
+    let seen = &report["at_resident_peak"];
+    assert_eq!(bytes(&seen["mapped_resident_bytes"]) >> 20, 300, "{seen}");
+    assert!(seen["mapped"].is_null(), "{seen}");
+}
+
+#[test]
 fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
     let text = Run::host()
         .args(["--stats", "--lines"])

@@ -396,6 +396,19 @@ fn at_the_highest_resident_size_the_rows_and_the_total_have_what_is_mapped() {
     let (_, changed) = text.stdout.split_once("\nlines ").unwrap();
     let first = changed.lines().nth(1).unwrap();
     assert!(first.contains("job.py:4 in work"), "{changed}");
+    // As the host's own table says it.
+    let text = Run::program(PYHOSTCTL)
+        .args(["report", "--text"])
+        .arg(&path);
+    let text = text.ok().stdout;
+    let (_, moment) = text
+        .split_once("at the highest resident size, after ")
+        .unwrap();
+    assert!(
+        moment.contains("  libraries' maps 32.0 MiB, heaps "),
+        "{text}"
+    );
+    assert!(moment.contains(" 64.0 MiB (resident 32.0 MiB)"), "{text}");
     let html = Run::program(PYHOSTCTL)
         .arg("html")
         .arg(&path)

@@ -132,7 +132,7 @@ fn hosts_are_listed_sorted_and_gone_when_they_die() {
     pane.until_line("least first");
     small.take(60 << 10);
     pane.until("the grown one last", is(&[&large, &small]));
-    for _ in 0..8 {
+    for _ in 0..9 {
         pane.press("s");
     }
     pane.until_line("by pid");
@@ -256,7 +256,7 @@ fn key_sequences_are_read_however_they_are_cut() {
         .map(|pid| &*format!("process {pid}:").leak())
         .collect();
     // By process id, so that the order does not change.
-    for _ in 0..8 {
+    for _ in 0..9 {
         pane.press("s");
     }
     pane.until_line("by pid");

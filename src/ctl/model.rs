@@ -14,6 +14,7 @@ pub use of_record::whole;
 use indexmap::IndexMap;
 use pyhost_os::terminal_text::plain;
 use pyhost_record::describe::SCHEMA;
+use pyhost_record::table::HighestResident;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -278,7 +279,8 @@ parts! {
         pub stack_resident_bytes: i64,
         pub other_bytes: i64,
         pub mapped_resident_bytes: i64,
-        pub mapped: Vec<MappedBy>,
+        /// None if the libraries are not known: in a signal handler.
+        pub mapped: Option<Vec<MappedBy>>,
     }
 
     /// Blocks of 1 MiB and more at one moment.
@@ -382,17 +384,31 @@ parts! {
 }
 
 impl Report {
-    /// The highest resident moment, if it says more than the others, by the rule of the host's table: libraries' maps are an eighth
-    /// of it, or an eighth more was resident.
-    pub fn highest_resident(&self) -> Option<&AtResidentPeak> {
+    /// The highest resident moment, and whether it says more than the others, as in the host's table.
+    pub fn highest_resident(&self) -> Option<(HighestResident, bool)> {
         let seen = self.at_resident_peak.as_ref()?;
-        let is_above = |high: i64, low: i64| high > low.saturating_add(low / 8);
-        let peak = self.at_peak.as_ref();
-        let peak = peak.filter(|peak| is_above(peak.live_bytes, self.total.live_bytes));
-        let shown = peak.and_then(|peak| peak.resident_bytes);
-        let shown = shown.max(self.process.resident_bytes).unwrap_or(0);
-        let has_maps = seen.mapped_resident_bytes > seen.resident_bytes / 8;
-        (has_maps || is_above(seen.resident_bytes, shown)).then_some(seen)
+        let live = self.total.live_bytes;
+        let is_shown = |peak: &&AtPeak| peak.live_bytes > live.saturating_add(live / 8);
+        let shown = self.at_peak.as_ref().filter(is_shown);
+        let shown = shown.and_then(|peak| peak.resident_bytes);
+        let shown = shown.max(self.process.resident_bytes);
+        let count = |bytes: i64| bytes.max(0) as u64;
+        let parts = [
+            seen.mapped_resident_bytes,
+            seen.heap_resident_bytes,
+            seen.shared_bytes,
+            seen.stack_resident_bytes,
+            seen.other_bytes,
+        ];
+        let highest = HighestResident {
+            seconds: seen.seconds,
+            resident: count(seen.resident_bytes),
+            live: count(seen.live_bytes),
+            parts: parts.map(count),
+            missed: seen.missed_bytes.map(count),
+        };
+        let says_more = highest.says_more_than(count(shown.unwrap_or(0)));
+        Some((highest, says_more))
     }
 }
 

@@ -81,6 +81,19 @@ impl Summary {
             (None, Some(peak)) => writeln!(text, "resident peak {}", bytes(peak)),
             (None, None) => Ok(()),
         };
+        if let Some((highest, is_shown)) = self.report.highest_resident() {
+            if is_shown {
+                let _ = highest.parts(&mut text);
+                let seen = self.report.at_resident_peak.as_ref();
+                let mapped = seen.and_then(|seen| seen.mapped.as_ref());
+                let mapped = mapped.into_iter().flatten().map(|it| {
+                    let bytes = [it.mapped_bytes, it.resident_bytes].map(count);
+                    (it.library.as_str(), bytes)
+                });
+                let _ = table::mapped_by(mapped, &mut text);
+            }
+            let _ = highest.missed(&mut text);
+        }
         if let Some(inherited) = process.inherited_live_bytes {
             let _ = writeln!(
                 text,

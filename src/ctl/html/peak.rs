@@ -60,8 +60,8 @@ pub fn resident_section(peak: &AtResidentPeak) -> Markup {
              is higher."
         }
         (facts(&moment))
-        @if !peak.mapped.is_empty() {
-            (scroll("Table of what libraries had mapped then", &balance::mapped(&peak.mapped)))
+        @if let Some(mapped) = peak.mapped.as_ref().filter(|it| !it.is_empty()) {
+            (scroll("Table of what libraries had mapped then", &balance::mapped(mapped)))
         }
     }
 }

@@ -23,8 +23,8 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
     let names: Vec<String> = names.iter().map(Pid::to_string).collect();
     let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
     let mut text = format!(
-        "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
-        "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "CAP (AGE)", "REFUSED"
+        "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
+        "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "RES PEAK", "CAP (AGE)", "REFUSED"
     );
     for (host, name) in hosts.into_iter().zip(names) {
         let host = SampledHost::at_once(host);
@@ -41,7 +41,8 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         let (time, resident) = (clock(host.seconds), shown(host.resident));
         let (refused, command) = (figures.refused, header.whole_command());
         let mut row = format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
-        row += &format!("{cap:>17} {refused:>8}  {command}");
+        let most = shown(host.peak_resident);
+        row += &format!("{most:>11} {cap:>17} {refused:>8}  {command}");
         match columns {
             Some(most) => text.extend(row.chars().take(most)),
             None => text += &row,

@@ -25,6 +25,7 @@ pub struct SampledHost {
     pub identity: Identity,
     pub record: Record,
     pub resident: Option<u64>,
+    pub peak_resident: Option<u64>,
     pub seconds: u64,
     /// The last moment, for rates.
     pub since: Option<Since>,
@@ -75,6 +76,7 @@ impl SampledHost {
             identity: found.identity,
             record: found.record,
             resident: found.usage.resident,
+            peak_resident: found.usage.peak_resident,
             since: None,
         }
     }

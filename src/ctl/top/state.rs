@@ -10,10 +10,11 @@ use std::cmp::Ordering;
 /// The title of a column that the hosts can be sorted by, and its value; an unknown value is the least.
 type Sort = (&'static str, fn(&SampledHost) -> Option<f64>);
 
-const SORTS: [Sort; 9] = [
+const SORTS: [Sort; 10] = [
     ("LIVE", |host| Some(host.total().live_bytes as f64)),
     ("PEAK", |host| Some(host.total().peak_bytes as f64)),
     ("RESIDENT", |host| Some(host.resident? as f64)),
+    ("RES PEAK", |host| Some(host.peak_resident? as f64)),
     ("USED", |host| Some(host.fullest()?.percent() as f64)),
     ("ALLOC/S", |host| {
         Some(host.rates(Scope::Total)?.allocations)

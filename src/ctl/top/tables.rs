@@ -22,10 +22,11 @@ const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 const HOSTS: &[Column<SampledHost>] = &[
     right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
-    right("TIME", 9, 8, |host| clock(host.seconds).into()),
+    right("TIME", 9, 9, |host| clock(host.seconds).into()),
     right("LIVE", 11, 0, |host| bytes(host.total().live_bytes)),
     right("PEAK", 11, 5, |host| bytes(host.total().peak_bytes)),
     right("RESIDENT", 11, 4, |host| maybe(host.resident)),
+    right("RES PEAK", 11, 8, |host| maybe(host.peak_resident)),
     right("CAP", 11, 7, |host| {
         maybe(host.cap(Scope::Total).map(|used| used.cap))
     }),
@@ -34,7 +35,7 @@ const HOSTS: &[Column<SampledHost>] = &[
         allocations(host.rates(Scope::Total))
     }),
     right("GROWTH/S", 12, 2, |host| growth(host.rates(Scope::Total))),
-    right("REFUSED", 8, 9, |host| count(host.total().refused)),
+    right("REFUSED", 8, 10, |host| count(host.total().refused)),
     left("COMMAND", 14, |host| host.record.header().command().into()),
 ];
 
@@ -196,7 +197,9 @@ pub fn watched(state: &View, width: u16) -> Vec<ViewPart> {
     };
     let mut lines = vec![status, Line::raw(host.record.header().command())];
     if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
-        lines.push(Line::raw(format!("resident {}", Bytes(resident))));
+        let peak = host.peak_resident.unwrap_or(resident);
+        let text = format!("resident {}, peak {}", Bytes(resident), Bytes(peak));
+        lines.push(Line::raw(text));
     }
     let mut parts = vec![ViewPart::Lines(lines)];
     parts.extend(accounts(host, width));

@@ -56,7 +56,7 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
         return Ok(Some(Section { body, data: None }));
     }
     let views = in_order(tree.views(), baseline.is_some());
-    let open = 1 + usize::from(report.highest_resident().is_some());
+    let open = 1 + usize::from(report.highest_resident().is_some_and(|it| it.1));
     let body = html! {
         (facts(&stacks))
         @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views, open)) }

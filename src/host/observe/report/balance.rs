@@ -3,14 +3,12 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::observe::balance::{Balance, Library, ROWS};
-use pyhost_os::terminal_text::Plain;
+use pyhost_record::table;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
 
 /// Rows of the table; the others are summed up.
 const MOST_ROWS: usize = 8;
-/// Libraries that are named.
-const MAPPED: usize = 4;
 
 /// Says a balance without the braces around it.
 pub fn describe(balance: &Balance, sink: &mut impl Sink) {
@@ -57,30 +55,12 @@ pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt
     libraries(balance.libraries(), out)
 }
 
-/// Writes who has mapped memory: those that have the most resident of it, of those that have the most
-/// mapped.
+/// Writes who has mapped memory.
 pub fn libraries<'a>(
     all: impl Iterator<Item = &'a Library> + Clone,
     out: &mut impl Write,
 ) -> fmt::Result {
-    let mut separator = "mapped by ";
-    let mut least = (u64::MAX, u64::MAX);
-    for _ in 0..MAPPED {
-        let rank = |library: &&Library| (library.resident, library.mapped);
-        let rest = all.clone().filter(|it| rank(it) < least);
-        let Some(library) = rest.max_by_key(rank) else {
-            break;
-        };
-        least = rank(&library);
-        let (name, mapped) = (Plain(library.name()), Bytes(library.mapped));
-        let resident = Bytes(library.resident);
-        write!(out, "{separator}{name} {mapped} (resident {resident})")?;
-        separator = ", ";
-    }
-    match least.0 {
-        u64::MAX => Ok(()),
-        _ => writeln!(out),
-    }
+    table::mapped_by(all.map(|it| (it.name(), [it.mapped, it.resident])), out)
 }
 
 #[cfg(test)]

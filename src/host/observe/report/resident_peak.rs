@@ -1,14 +1,11 @@
 //! The highest resident size in a report. Does not allocate.
 
 use super::{Report, Sink, balance, peak};
-use crate::bytes::Bytes;
 use crate::observe::balance::Library;
 use crate::observe::resident_peak::{NamedMaps, ResidentSample};
 use pyhost_os::cell::HeldLatest;
+use pyhost_record::table::HighestResident;
 use std::fmt::{self, Write};
-
-/// A moment that was not seen is named if so much more was resident, as one part in so many.
-const NOTABLE: u64 = 32;
 
 /// The libraries that have mapped anything.
 fn libraries<'a>(
@@ -34,15 +31,11 @@ pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
         sink.int("other_bytes", seen.others() as i64);
         sink.int("mapped_resident_bytes", seen.mapped() as i64);
         let named = seen.named();
-        sink.list("mapped", libraries(&named), balance::describe_library);
+        match named.is_none() && seen.mapped() > 0 {
+            true => sink.null("mapped"),
+            false => sink.list("mapped", libraries(&named), balance::describe_library),
+        }
     });
-}
-
-/// Whether the table has it: libraries' maps are a part of it, or an eighth more was resident than the report shows anyway.
-fn is_shown(report: &Report<'_>, seen: &ResidentSample) -> bool {
-    let shown = report.resident.now.unwrap_or(0);
-    let shown = shown.max(peak::shown_resident(report));
-    seen.resident > shown + shown / 8 || seen.mapped() > seen.resident / 8
 }
 
 /// Writes the lines of the table, if it has them; whether it has the moment's parts.
@@ -50,31 +43,26 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> Result<bool, fmt::Err
     let Some(seen): Option<&ResidentSample> = report.at_resident_peak.as_deref() else {
         return Ok(false);
     };
-    let is_shown = is_shown(report, seen);
+    let quick = &seen.quick;
+    let highest = HighestResident {
+        seconds: seen.time as f64 / 1e9,
+        resident: seen.resident,
+        live: seen.ledger.total_live_bytes,
+        parts: [
+            seen.mapped(),
+            quick.heaps,
+            seen.shared,
+            quick.stacks,
+            seen.others(),
+        ],
+        missed: seen.missed(report.resident.peak),
+    };
+    let now = report.resident.now.unwrap_or(0);
+    let is_shown = highest.says_more_than(now.max(peak::shown_resident(report)));
     if is_shown {
-        writeln!(
-            out,
-            "at the highest resident size, after {:.2} s: resident {}, with {} live, of which\n  libraries' maps {}, heaps {}, files {}, \
-             stacks {}, others {}",
-            seen.time as f64 / 1e9,
-            Bytes(seen.resident),
-            Bytes(seen.ledger.total_live_bytes),
-            Bytes(seen.mapped()),
-            Bytes(seen.quick.heaps),
-            Bytes(seen.shared),
-            Bytes(seen.quick.stacks),
-            Bytes(seen.others()),
-        )?;
+        highest.parts(out)?;
         balance::libraries(libraries(&seen.named()), out)?;
     }
-    if let Some(missed) = seen.missed(report.resident.peak)
-        && missed > report.resident.peak / NOTABLE
-    {
-        writeln!(
-            out,
-            "the peak was {} higher than the highest moment that was seen",
-            Bytes(missed)
-        )?;
-    }
+    highest.missed(out)?;
     Ok(is_shown)
 }
