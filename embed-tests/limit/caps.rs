@@ -371,6 +371,19 @@ except OSError: os.abort()";
         report["caps"]["dossier"]["traceback"][0],
         "<string>:6 in <module>"
     );
+    // Seconds later, too, in which polars writes a backtrace and another thread is refused.
+    let late = "import threading, time
+def refused():
+    try: new(48 << 20)
+    except OSError: pass
+refused()
+other = threading.Thread(target=refused)
+other.start(); other.join()
+time.sleep(1.5)
+os.abort()";
+    let late = format!("{}{late}", code.split("try:").next().unwrap_or_default());
+    let outcome = Run::host().args(["--cap", "64M"]).code(&late).run();
+    assert_eq!(outcome.code(), 53, "{outcome:#?}");
     // So does one that is refused a block of malloc, as Rust's `Vec` is.
     let block = "import ctypes, os
 malloc = ctypes.CDLL(None).malloc

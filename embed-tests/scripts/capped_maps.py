@@ -4,8 +4,10 @@ argv: capped, owned or limited.
 """
 
 import contextlib
+import ctypes
 import mmap
 import sys
+import threading
 
 import pyhost
 
@@ -39,6 +41,26 @@ def grow(step, most):
     except (MemoryError, OSError) as error:
         return len(kept) * step, error.with_traceback(None)  # which would keep the maps
     return len(kept) * step, None
+
+
+def pass_the_cap():
+    """Touches twice the cap of what was reserved: libc and threads have the reserve all the same."""
+    reserved = [new(40 * MIB) for _ in range(3)]
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    ran = []
+    try:
+        for made in reserved:
+            touch(made)
+        while True:
+            ran.append(bytes(100_000))
+    except MemoryError:
+        assert all(malloc(58) for _ in range(100))
+        ran.clear()
+        thread = threading.Thread(target=ran.append, args=(1,))
+        thread.start()
+        thread.join()
+    assert ran
 
 
 def main():
@@ -92,6 +114,7 @@ def main():
         assert pyhost.get_cap() == 48 * MIB and grow(MIB, 80 * MIB)[1] is None
         pyhost.set_cap("60M")
         assert isinstance(grow(MIB, 80 * MIB)[1], MemoryError)
+        pass_the_cap()
     print("finished")
 
 

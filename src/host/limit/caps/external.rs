@@ -14,9 +14,9 @@ use super::refusal::{How, Refusal};
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::cpython::frames::CodePlace;
-use crate::heap::thread_number;
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::clock;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
@@ -47,28 +47,31 @@ pyhost_os::state! {
             charged: AtomicI64::new(0),
             patience: AtomicI64::new(0),
         },
-        refused: Refused = Refused {
-            thread: AtomicUsize::new(0),
-            time: AtomicU64::new(0),
-            bytes: AtomicUsize::new(0),
-            number: AtomicU64::new(0),
-        },
     }
 }
 
-/// The last refused request of a library: of a map, or of native memory.
+/// A thread's last refused request of a library: of a map, or of native memory. Plain cells without a destructor, as the heap's own.
 struct Refused {
-    /// The thread that asked; 0 if nothing was refused, or if a larger map was granted since.
-    thread: AtomicUsize,
-    /// In nanoseconds of the monotonic clock.
-    time: AtomicU64,
-    bytes: AtomicUsize,
+    /// In nanoseconds of the monotonic clock; 0 if nothing was refused, or if a larger map was granted since.
+    time: Cell<u64>,
+    bytes: Cell<usize>,
     /// The refusal's number; 0 if it was not recorded.
-    number: AtomicU64,
+    number: Cell<u64>,
 }
 
-/// For how long after a refusal its thread may end the process on its account, in nanoseconds.
-const LAST_WORDS: u64 = 1_000_000_000;
+thread_local! {
+    static REFUSED: Refused = const {
+        Refused {
+            time: Cell::new(0),
+            bytes: Cell::new(0),
+            number: Cell::new(0),
+        }
+    };
+}
+
+/// For how long after a refusal its thread may end the process on its account, in nanoseconds: before polars does, it reads its
+/// debug information for a backtrace, which takes seconds.
+const LAST_WORDS: u64 = 30_000_000_000;
 
 /// The last error that was raised since much of the limit was left; `external` is 0 if none was.
 struct Last {
@@ -140,9 +143,11 @@ impl Last {
 pub(super) fn fits_limit(bytes: usize) -> bool {
     let size = i64::try_from(bytes).unwrap_or(i64::MAX);
     let fits = watch::is_far(size) || fits_rest(bytes, size);
-    if fits && bytes >= ERROR.refused.bytes.load(Relaxed) {
-        ERROR.refused.thread.store(0, Relaxed);
-    }
+    REFUSED.with(|refused| {
+        if fits && bytes >= refused.bytes.get() {
+            refused.time.set(0);
+        }
+    });
     fits
 }
 
@@ -197,25 +202,30 @@ fn least_rest(limit: u64, size: i64) -> i64 {
 
 /// Keeps a refused map or native request for [`aborts`]. `number` is that of the refusal; 0 if it was not recorded.
 pub(super) fn note_refused(bytes: usize, number: u64) {
-    ERROR.refused.bytes.store(bytes, Relaxed);
-    ERROR.refused.number.store(number, Relaxed);
-    ERROR.refused.time.store(clock::monotonic(), Relaxed);
-    ERROR.refused.thread.store(thread_number(), Relaxed);
+    REFUSED.with(|refused| {
+        refused.bytes.set(bytes);
+        refused.number.set(number);
+        refused.time.set(clock::monotonic());
+    });
 }
 
 /// The refusal on whose account the calling thread ends the process by `abort`: of a map or of native memory, a moment ago. A map's
 /// is recorded if it was not. Any thread, also inside a signal handler.
 pub(super) fn aborts(python: &Python) -> Option<Refusal> {
-    let refused = &ERROR.refused;
-    let age = clock::monotonic().saturating_sub(refused.time.load(Relaxed));
-    if refused.thread.load(Relaxed) != thread_number() || age > LAST_WORDS {
+    let (time, bytes, known) = REFUSED.with(|refused| {
+        (
+            refused.time.get(),
+            refused.bytes.get(),
+            refused.number.get(),
+        )
+    });
+    if time == 0 || clock::monotonic().saturating_sub(time) > LAST_WORDS {
         return None;
     }
     let is_known = |last: Refusal| matches!(last.account, Account::Mapped | Account::Native);
-    if refused.number.load(Relaxed) == 0 || !refusal::last().is_some_and(is_known) {
+    if known == 0 || !refusal::last().is_some_and(is_known) {
         let (limit, charged) = watch::charged()?;
         LEDGER.count_refusal(Account::Mapped);
-        let bytes = refused.bytes.load(Relaxed);
         record(refusal::next(), bytes, limit, charged, How::Null, python);
     }
     refusal::last()

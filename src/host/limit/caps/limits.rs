@@ -94,6 +94,9 @@ pyhost_os::state! {
         fixed: [Fixed; WITH_MAPS + 1] = [const { [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX), AtomicU64::new(0)] }; WITH_MAPS + 1],
         /// The resident bytes of libraries' maps, when they were measured last.
         maps: AtomicU64 = AtomicU64::new(0),
+        /// What maps leave for live bytes at least: those of the moment when maps had taken half of the reserve. So there is a
+        /// reserve, in which the error is handled and memory given back, when maps have passed the cap. 0 if they leave enough.
+        least: AtomicU64 = AtomicU64::new(0),
         /// The largest total that the charges of a control group allow.
         followed: AtomicU64 = AtomicU64::new(u64::MAX),
         /// The most of it that is its reserve.
@@ -149,6 +152,7 @@ impl Table {
         self.fix(scope, false);
         if scope == Scope::Total {
             self.fix(scope, true);
+            STATE.least.store(0, Relaxed);
         }
         combine(scope);
         if LEDGER.cap(scope).is_some() {
@@ -210,6 +214,14 @@ pub(super) fn maps() -> u64 {
 /// allocator.
 pub(super) fn set_maps(bytes: u64) {
     let before = STATE.maps.swap(bytes, Relaxed);
+    let [height, begins, _] = fixed(WITH_MAPS);
+    let live = LEDGER.bound(Scope::Total).max(0) as u64;
+    let half = begins.saturating_add((height - begins) / 2);
+    if live + bytes <= begins {
+        STATE.least.store(0, Relaxed);
+    } else if live + bytes > half && live + before <= half {
+        STATE.least.store(live, Relaxed);
+    }
     if before != bytes {
         combine(Scope::Total);
     }
@@ -236,10 +248,10 @@ fn combine(scope: Scope) {
     if let (Scope::Total, [height, begins, limit]) = (scope, fixed(WITH_MAPS))
         && begins != u64::MAX
     {
-        let maps = maps();
-        cap = cap.min(height.saturating_sub(maps));
-        if begins.saturating_sub(maps) < hold {
-            (hold, binding) = (begins.saturating_sub(maps), limit);
+        let for_live = begins.saturating_sub(maps()).max(STATE.least.load(Relaxed));
+        cap = cap.min(for_live + (height - begins));
+        if for_live < hold {
+            (hold, binding) = (for_live, limit);
         }
     }
     STATE.binding[scope.index()].store(binding as usize, Relaxed);
