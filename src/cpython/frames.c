@@ -395,6 +395,32 @@ int pyhost_read_thread(PyThreadState *thread, int is_still)
     return read_calls(is_still ? complete(frame) : frame, is_still);
 }
 
+/* A frame and its instruction, as one number that is compared. */
+static uintptr_t instruction_of(frame_t *frame)
+{
+    return frame == NULL ? 0 : (uintptr_t)frame ^ (uintptr_t)offset_of(frame) << 40;
+}
+
+/* The instruction that the main thread is at, whose state stays as it is meanwhile: it calls this, or it has given up the GIL.
+   0 if that cannot be known. */
+uintptr_t pyhost_main_instruction(int is_caller)
+{
+    uintptr_t found = 0;
+    if (is_caller)
+        return instruction_of(innermost());
+    if (!pyhost_take_threads())
+        return 0;
+    clockid_t clock;
+    int is_still;
+    PyThreadState *thread = NULL;
+    while ((thread = pyhost_next_thread(thread, &clock, &is_still)) != NULL) {
+        if (is_still && thread->thread_id == _PyRuntime.main_thread)
+            found = instruction_of(complete(INNERMOST_OF(thread)));
+    }
+    pyhost_leave_threads();
+    return found;
+}
+
 /* Whether an address lies in the interpreter's own state, where the GIL is. */
 int pyhost_is_of_runtime(uintptr_t address) { return address - (uintptr_t)&_PyRuntime < sizeof _PyRuntime; }
 
@@ -405,6 +431,7 @@ void pyhost_leave_threads(void) {}
 void *pyhost_next_thread(void *thread, clockid_t *clock, int *is_still) { return NULL; }
 int pyhost_read_thread(void *thread, int is_still) { return 0; }
 int pyhost_is_of_runtime(uintptr_t address) { return 0; }
+uintptr_t pyhost_main_instruction(int is_caller) { return 0; }
 
 #endif
 

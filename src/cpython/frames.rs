@@ -47,6 +47,7 @@ unsafe extern "C" {
     );
     safe fn pyhost_innermost(code: &mut usize, offset: &mut c_int, line: &mut c_int) -> usize;
     fn pyhost_watch_lines(code: *mut PyObject, event: extern "C" fn(c_int)) -> c_int;
+    safe fn pyhost_main_instruction(is_caller: c_int) -> usize;
     fn pyhost_frame(
         depth: c_int,
         file: *mut c_char,
@@ -110,6 +111,12 @@ pub fn is_finalizing() -> bool {
 /// Whether CPython loses a `MemoryError` of the calling thread's code: it is that of a sub-interpreter.
 pub fn loses_errors() -> bool {
     pyhost_loses_errors() != 0
+}
+
+/// The instruction of its code that the main thread is at, as a number; 0 if that cannot be known: it is not the calling thread and
+/// has the GIL. Any thread, also inside the allocator.
+pub fn main_instruction() -> usize {
+    pyhost_main_instruction(threads::is_main().into())
 }
 
 /// Whether the calling thread is inside a handler of a `MemoryError`.

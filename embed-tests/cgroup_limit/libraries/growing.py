@@ -1,8 +1,9 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, numpy, torch, mmap,
-or mixed, which takes turns of objects and of all those that are there; bytes of a step; the file that is told which library had mapped how much before all was
-dropped, and after the first step, what the process has of files and stacks.
+argv: polars, query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
+times as much), numpy, torch, mmap, or mixed, which takes turns of objects and of all those that are there; bytes of a step; the file
+that is told which library had mapped how much before all was dropped, and after the first step, what the process has of files and
+stacks.
 """
 
 import errno
@@ -41,13 +42,14 @@ def stepper(kind):
     if kind == "torch":
         import torch
         return lambda number: torch.full((STEP // 8,), number)
-    if kind == "duckdb":
+    if kind in ("duckdb", "statement"):
         import duckdb
+        rows = STEP // 8 if kind == "duckdb" else STEP * 4
         database = duckdb.connect(config={"memory_limit": "1TB", "temp_directory": ""})
 
         def table(number):
             # Of numbers that do not compress.
-            database.execute("create table t%d as select hash(range) n from range(%d)" % (number, STEP // 8))
+            database.execute("create table t%d as select hash(range) n from range(%d)" % (number, rows))
             return database
         return table
     if kind == "mmap":
@@ -114,13 +116,13 @@ def main():
             raise
     tell(steps=steps, beside=beside(), mapped=pyhost.balance_sheet()["mapped"],
          live=pyhost.memory_stats()["accounts"]["mapped"]["live_bytes"])
-    if KIND in ("duckdb", "mixed"):
+    if KIND in ("duckdb", "statement", "mixed"):
         step = None  # closes the database
     kept.clear()
     work(2000)
     # polars gives back what was dropped seconds later, by a thread of its own. What is larger than what the limit
     # leaves may be refused until then, and not for ever.
-    for _ in range(300 if KIND in ("polars", "query", "mixed", "duckdb") else 1):
+    for _ in range(300 if KIND in ("polars", "query", "mixed", "duckdb", "statement") else 1):
         try:
             work(20000)
             break

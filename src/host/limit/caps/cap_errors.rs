@@ -41,6 +41,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         post: || add_pending_call(surface),
         post_pressure: || add_pending_call(relieve),
         is_main: threads::is_main,
+        main_instruction: frames::main_instruction,
         role,
         trace: frames::trace,
         loses_errors: frames::loses_errors,

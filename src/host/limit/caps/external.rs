@@ -42,6 +42,8 @@ pyhost_os::state! {
         asked: AtomicUsize = AtomicUsize::new(0),
         /// The number of the refused map that the error is for; 0 if no map was refused, and the error is the refusal.
         counted: AtomicU64 = AtomicU64::new(0),
+        /// The instruction that the main thread was at when that map was refused; 0 if unknown.
+        instruction: AtomicUsize = AtomicUsize::new(0),
         last: Last = Last {
             external: AtomicI64::new(0),
             charged: AtomicI64::new(0),
@@ -284,13 +286,18 @@ fn call_for(limit: u64, left: i64, least: i64, counted: u64) {
     if external < zone(limit) || !ERROR.last.allows(external, charged) {
         return;
     }
+    let Some(python) = python() else { return };
     // One that is under way is for a map that was refused meanwhile, too.
     if counted > 0 || ERROR.is(QUIET) {
         ERROR.counted.store(counted, Relaxed);
+        let instruction = if counted > 0 {
+            (python.main_instruction)()
+        } else {
+            0
+        };
+        ERROR.instruction.store(instruction, Relaxed);
     }
-    if ERROR.is(QUIET)
-        && let Some(python) = python()
-    {
+    if ERROR.is(QUIET) {
         ERROR.note(left, least);
         ERROR.post(QUIET, python);
     }
@@ -311,6 +318,12 @@ pub(super) fn has_error(python: &Python) {
 /// posted. The caller holds the GIL and raises it.
 pub(super) fn notice(python: &Python) -> Option<Notice> {
     if !ERROR.is(POSTED) || !(python.is_main)() {
+        return None;
+    }
+    // Where the call of the library returns is a safe point. Elsewhere it was left by an error of the library's own.
+    let instruction = ERROR.instruction.swap(0, Relaxed);
+    if instruction != 0 && instruction != (python.main_instruction)() {
+        ERROR.had();
         return None;
     }
     let place = (python.place)(true);

@@ -87,6 +87,7 @@ fn connect_fake() {
             FAKE.get().takes_calls
         },
         is_main: || FAKE.get().is_main,
+        main_instruction: || 0,
         role: |_, _| FAKE.get().role,
         trace: |_| 0,
         loses_errors: || false,

@@ -45,6 +45,8 @@ pub struct Python {
     pub post_pressure: fn() -> bool,
     /// Whether the calling thread is the main thread, whose safe points Python finds.
     pub is_main: fn() -> bool,
+    /// The instruction that the main thread's Python code is at; 0 if that cannot be known.
+    pub main_instruction: fn() -> usize,
     /// The use of a small request, guessed from its bytes and from whether an error is being raised in the
     /// calling thread.
     pub role: fn(usize, bool) -> Role,
