@@ -305,6 +305,14 @@ class track:
         """How far that is above what was live at the begin."""
 
     @property
+    def resident_peak_bytes(self) -> int:
+        """The highest resident size of the process that was seen in the block."""
+
+    @property
+    def resident_peak_growth_bytes(self) -> int:
+        """How far that is above the resident size at the begin."""
+
+    @property
     def growth_bytes(self) -> int:
         """Live bytes at the end less those at the begin."""
 

@@ -3,6 +3,7 @@ import asyncio
 import functools
 import gc
 import json
+import mmap
 import pickle
 import threading
 
@@ -47,12 +48,34 @@ def figures_of_a_block():
     near(account.peak_growth_bytes, 8, "account")
     assert account.peak_bytes - account.peak_growth_bytes >= 0 and account.growth_blocks >= 16
     assert set(t.accounts) == {"raw", "mem", "obj", "arena", "numpy", "native", "mapped"}
+    assert "above the begin" in str(t) and "; resident peak " in str(t) and ", resident peak " in repr(t), (str(t), repr(t))
+    assert t.resident_peak_bytes >= t.resident_peak_growth_bytes, t
     assert "above the begin" in str(t) and "pyhost.track of total" in repr(t), str(t)
     # One that only frees.
     data = bytes(4 * MIB)
     with pyhost.track() as t:
         del data
     assert -6 * MIB < t.growth_bytes <= -4 * MIB and t.peak_growth_bytes < MIB, t
+
+
+def of_what_is_mapped():
+    def work(mebibytes):
+        touched = mmap.mmap(-1, mebibytes * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for place in range(0, len(touched), mmap.PAGESIZE):
+            touched[place] = 1
+        touched.close()
+
+    # The peak of a block inside counts in the one around it, and none that is over in a later one.
+    with pyhost.track() as outer:
+        with pyhost.track() as inner:
+            work(96)
+            assert inner.resident_peak_growth_bytes > 90 * MIB, inner
+        with pyhost.track() as after:
+            work(16)
+    assert inner.peak_growth_bytes < 8 * MIB, inner
+    for t, mebibytes in (outer, 96), (inner, 96), (after, 16):
+        near = t.resident_peak_growth_bytes // MIB
+        assert mebibytes * 15 // 16 <= near <= mebibytes + 8, (t, near)
 
 
 def of_an_account():
@@ -295,7 +318,7 @@ def snapshots():
     data.clear()
 
 
-for check in (figures_of_a_block, of_an_account, used_wrongly, nested_and_overlapping, resets, threads, decorators,
+for check in (figures_of_a_block, of_what_is_mapped, of_an_account, used_wrongly, nested_and_overlapping, resets, threads, decorators,
               snapshots):
     check()
 print("tracked")

@@ -68,6 +68,8 @@ pyhost_os::state! {
         /// as long as the first is out of reach.
         window_resident: AtomicU64 = AtomicU64::new(u64::MAX),
         window: AtomicU64 = AtomicU64::new(0),
+        /// The highest resident size since a tracked block began or ended.
+        segment: AtomicU64 = AtomicU64::new(0),
         /// The kernel's peak may be of a time before the samples.
         was_reset: AtomicBool = AtomicBool::new(false),
     }
@@ -102,6 +104,7 @@ pub fn before_release() {
         let Some((resident, shared)) = resident_and_shared() else {
             return;
         };
+        STATE.segment.fetch_max(resident, Relaxed);
         if resident > high + growth.max(LEAST_GROWTH) {
             take_sample(resident, shared);
         }
@@ -122,6 +125,21 @@ fn look_in_window(resident: u64) {
 pub fn take_window() -> u64 {
     STATE.window_resident.store(0, Relaxed);
     STATE.window.swap(0, Relaxed)
+}
+
+/// Resident bytes at a moment of a tracked block.
+pub fn look_in_block() -> u64 {
+    let resident = resident_and_shared().map_or(0, |it| it.0);
+    STATE.segment.fetch_max(resident, Relaxed);
+    resident
+}
+
+/// The highest resident size that was seen since the last call with `ends`.
+pub fn segment(ends: bool) -> u64 {
+    match ends {
+        true => STATE.segment.swap(0, Relaxed),
+        false => STATE.segment.load(Relaxed),
+    }
 }
 
 /// Looks at this moment, and finds out whose the maps are. Any thread, outside signal handlers.

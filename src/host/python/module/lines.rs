@@ -3,7 +3,7 @@
 use super::library;
 use crate::cpython::functions::{Method, Module, This};
 use crate::cpython::objects::{Gil, Object, Returned};
-use crate::observe::report;
+use crate::observe::{peak, report, resident_peak};
 use pyhost_record::origin::{is_users, package};
 
 const DOC: &core::ffi::CStr = c"lines()
@@ -32,6 +32,9 @@ pub fn object<'a>(
 
 fn lines(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
+    if peak::has_begun() {
+        resident_peak::look();
+    }
     object(gil, |take| report::with_lines(gil, take))
 }
 

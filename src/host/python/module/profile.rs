@@ -112,7 +112,7 @@ fn happens(event: c_int, with_number: bool) {
             let end = state.moment(&snapshot, own);
             // The frame of a call that starts may be that of one whose end was not seen.
             if event >= 0 {
-                state.book(&run, &end, peaks.total as i64 - own[1], ended);
+                state.book(&run, &end, peaks.ledger.total as i64 - own[1], ended);
             }
             now = Some(end);
         }

@@ -16,7 +16,7 @@ use crate::cpython::functions::{
 use crate::cpython::objects::{Kind, Object, Returned};
 use crate::heap;
 use crate::ledger::{LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
-use crate::observe::report;
+use crate::observe::{peak, report, resident_peak};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::time::Instant;
@@ -34,7 +34,9 @@ peak_bytes, peak_growth_bytes, growth_bytes, growth_blocks and allocations are t
 all together where it is None; accounts has them for each. All are there during the block, too. Bytes
 are those that the blocks really take; peaks of 'mem' and 'obj' are exact under one GIL, others never
 low, and high by at most 72 KiB a thread; with precise=True by at most a 32nd of the
-growth and 64 KiB for each other thread, at up to twice the time. Blocks nest and overlap, in all threads, and leave the peaks
+growth and 64 KiB for each other thread, at up to twice the time. resident_peak_bytes has what libraries
+map, too: the highest resident size of the looks at begin and end, and right before memory is given
+back, at most once a millisecond. Blocks nest and overlap, in all threads, and leave the peaks
 of the process as they are. One object may be used for one block after another.
 
 What other threads allocate meanwhile is counted too; threads and other_allocations report it.
@@ -68,6 +70,7 @@ struct Begun {
     /// Of its span.
     number: u64,
     begin: Snapshot,
+    resident: u64,
     started: Instant,
     /// The slot of the thread that entered, and what all threads had allocated then.
     own: &'static LedgerSlot,
@@ -82,6 +85,9 @@ struct Measured {
     begin: Snapshot,
     end: Snapshot,
     peaks: Peaks,
+    /// Resident bytes at the begin, and at most.
+    resident: u64,
+    resident_peak: u64,
     seconds: f64,
     others: Others,
 }
@@ -126,12 +132,14 @@ impl Measured {
 
 impl Begun {
     /// With the figures of its last moment, or of this one.
-    fn measured(&self, (end, peaks): (Snapshot, Peaks)) -> Measured {
+    fn measured(&self, (end, peaks): (Snapshot, spans::SpanPeaks)) -> Measured {
         Measured {
             number: self.number,
             begin: self.begin,
             end,
-            peaks,
+            peaks: peaks.ledger,
+            resident: self.resident,
+            resident_peak: peaks.resident.max(self.resident),
             seconds: self.started.elapsed().as_secs_f64(),
             others: LEDGER.others_since(&self.marks, self.own),
         }
@@ -143,13 +151,17 @@ impl Track {
     fn measured(&self) -> Option<Measured> {
         match self.state.get() {
             State::New => None,
-            State::Open(begun) => Some(begun.measured(spans::look(begun.number))),
+            State::Open(begun) => {
+                resident_peak::look_in_block();
+                Some(begun.measured(spans::look(begun.number)))
+            }
             State::Closed(measured) => Some(measured),
         }
     }
 
     fn close(&self) {
         if let State::Open(begun) = self.state.get() {
+            resident_peak::look_in_block();
             let measured = begun.measured(spans::end(begun.number));
             if self.is_precise {
                 LEDGER.end_precise();
@@ -215,6 +227,8 @@ fn enter(track: This<'_, Track>) -> Returned<'_> {
         return Err(track.gil().raise(Kind::Runtime, text));
     }
     track.forget();
+    peak::watch_releases();
+    let resident = resident_peak::look_in_block();
     let own = heap::slot();
     let marks = LEDGER.marks();
     let started = Instant::now();
@@ -232,6 +246,7 @@ fn enter(track: This<'_, Track>) -> Returned<'_> {
     track.state.set(State::Open(Begun {
         number,
         begin,
+        resident,
         started,
         own,
         marks,
@@ -308,8 +323,9 @@ fn repr(track: This<'_, Track>) -> Returned<'_> {
     };
     let (peak, seconds) = (Bytes(figures.peak_growth), measured.seconds);
     let growth = Bytes(figures.growth.unsigned_abs());
+    let resident = Bytes(measured.resident_peak);
     track.gil().text(&format!(
-        "<pyhost.track of {scope}: peak {peak} above the begin, growth {sign}{growth}, {seconds:.3} s{state}>"
+        "<pyhost.track of {scope}: peak {peak} above the begin, growth {sign}{growth}, resident peak {resident}, {seconds:.3} s{state}>"
     ))
 }
 
@@ -344,10 +360,16 @@ static METHODS: Table<Method<Track>, 4> = Table::new([
     ),
 ]);
 
-static ATTRIBUTES: Table<Attribute<Track>, 11> = attributes! { Track:
+static ATTRIBUTES: Table<Attribute<Track>, 13> = attributes! { Track:
     c"peak_bytes", |track| figure(track, |it| it.peak as i64), c"The most bytes that were live in the block.";
     c"peak_growth_bytes", |track| figure(track, |it| it.peak_growth as i64),
         c"How far that is above what was live at the begin.";
+    c"resident_peak_bytes", |track| track.gil().unsigned(measured(track)?.resident_peak),
+        c"The highest resident size of the process that was seen in the block.";
+    c"resident_peak_growth_bytes", |track| {
+        let measured = measured(track)?;
+        track.gil().unsigned(measured.resident_peak - measured.resident)
+    }, c"How far that is above the resident size at the begin.";
     c"growth_bytes", |track| figure(track, |it| it.growth), c"Live bytes at the end less those at the begin.";
     c"growth_blocks", |track| figure(track, |it| it.blocks),
         c"Live blocks at the end less those at the begin.";

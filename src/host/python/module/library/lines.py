@@ -10,7 +10,7 @@ from pyhost import _origin, _text
 _TITLES = {
     "at_peak": "lines at the peak",
     "at_account_peak": "lines at their account's peak",
-    "at_resident_peak": "lines at the highest resident size",
+    "at_resident_peak": "lines at the highest resident size, of maps what was resident",
     "live": "live lines",
     "allocated": "lines by all that they allocated",
     "grown": "lines that grew since the mark",
@@ -95,15 +95,21 @@ class Lines(dict):
         return "every allocation" if interval == 1 else f"one sample in {_text(interval)}"
 
     def _tables(self, views, count):
-        """The lines of each view below a title; then those of mapped, which is no part of the total."""
-        beside = () if self.get("account") == "mapped" else ("mapped",)
-        for account in (None, *beside):
-            for view in views:
-                rows = self.top(count, view, account)
-                if rows:
-                    # Only the lines of a block name their account.
-                    titles = _TITLES_OF_BLOCK if "account" in self else _TITLES
-                    yield f"{titles[view]}{', of ' + account if account else ''} ({self._how()})", rows
+        """The lines of each view below a title; then those at the highest resident size, and of what is mapped beside the total.
+
+        The peak is that of the accounts: what was mapped then says nothing of the most that was.
+        """
+        tables = [(view, None) for view in views]
+        if any(row["account"] == "mapped" for row in self.get("at_resident_peak", ())):
+            tables.append(("at_resident_peak", None))
+        if self.get("account") != "mapped":
+            tables += ((view, "mapped") for view in views if view != "at_peak")
+        for view, account in dict.fromkeys(tables):
+            rows = self.top(count, view, account)
+            if rows:
+                # Only the lines of a block name their account.
+                titles = _TITLES_OF_BLOCK if "account" in self else _TITLES
+                yield f"{titles[view]}{', of mapped, reserved bytes' if account else ''} ({self._how()})", rows
 
     def _lines(self, views, count):
         """The tables as lines of text."""

@@ -37,7 +37,8 @@ def _head(tracked):
     from pyhost import _signed
 
     return (f"{tracked.account}: peak {_text(tracked.peak_bytes)}, {_text(tracked.peak_growth_bytes)} above the begin; "
-            f"growth {_signed(tracked.growth_bytes)}; {tracked.seconds:.3f} s")
+            f"growth {_signed(tracked.growth_bytes)}; resident peak {_text(tracked.resident_peak_bytes)}, "
+            f"{_text(tracked.resident_peak_growth_bytes)} above; {tracked.seconds:.3f} s")
 
 
 def _rows(tracked):
