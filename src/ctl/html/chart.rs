@@ -7,6 +7,7 @@
 use super::bands::{CapLine, Stack, cap_lines, stack};
 use super::text::{bytes, short};
 use super::timeline::{Event, Kind, Sample, Timeline};
+use crate::stacks::is_in_total;
 use maud::{Markup, html};
 use pyhost_ledger::REPORTED;
 use std::fmt::Write;
@@ -271,7 +272,8 @@ fn text(text: &str, (x, y): (i32, i32), anchor: &str, canvas: &Canvas) -> Markup
     html! { text.ink x=(x) y=(y) dy="0.35em" text-anchor=(anchor) font-size=(canvas.font) { (text) } }
 }
 
-/// The accounts' bands, as high as what is `in_memory`. Each reaches down to 0, and the ones below it are drawn over it.
+/// The accounts' bands, as high as what is `in_memory`. Each reaches down to 0, and the ones below it are drawn over it. What is
+/// resident beside the total is one band: of `mapped` only the reserved bytes are known.
 fn bands(
     plane: &Plane,
     stacks: &[Stack],
@@ -290,7 +292,8 @@ fn bands(
     html! {
         clipPath id={ "resident-" (canvas) } { polygon points=(area(&|sample| in_memory[sample])) {} }
         g clip-path={ "url(#resident-" (canvas) ")" } {
-            @for (index, name) in names.iter().enumerate().rev() {
+            polygon class="band other" points=(area(&|sample| in_memory[sample])) {}
+            @for (index, name) in names.iter().enumerate().rev().filter(|(_, name)| is_in_total(name)) {
                 polygon class={ "band " (account_class(name)) } points=(area(&|sample| stacks[sample].edges[index])) {}
             }
         }
@@ -377,7 +380,8 @@ pub fn sentence(timeline: &Timeline) -> String {
     }
     if let Some(resident) = residents.max() {
         text += &format!("; resident at most {}", bytes(resident));
-        text += ". The bands are filled as far as they can be resident";
+        text += ". The bands are filled as far as they can be resident; above them is what is resident beside the total: libraries' maps, \
+                 files, stacks and free blocks";
     }
     text
 }

@@ -5,6 +5,7 @@ use super::chart::{self, NARROW, Outline, Picture, STRETCHES, WIDE, account_clas
 use super::figures::{head, maybe_bytes, scroll, swatch};
 use super::text;
 use super::timeline::{Event, Sample, Timeline};
+use crate::stacks::is_in_total;
 use maud::{Markup, html};
 
 /// Events that the table has at most.
@@ -67,9 +68,13 @@ fn legend(timeline: &Timeline, picture: &Picture, at: &Sample) -> Markup {
             p.moment { "at " strong data-legend="time" { (text::seconds(at.time)) } span #moment-note { ", where the total is highest" } }
             ul.legend {
                 @for (name, &live) in timeline.accounts.iter().zip(&at.accounts) {
-                    li { (swatch(account_class(name))) span { (text::clean(name)) } b data-legend=(name) { (text::bytes(live)) } }
+                    li {
+                        @match is_in_total(name) { true => (swatch(account_class(name))), false => (line("none")) }
+                        span { (text::clean(name)) @if !is_in_total(name) { ", reserved" } } b data-legend=(name) { (text::bytes(live)) }
+                    }
                 }
                 li { (line("none")) span { "total" } b data-legend="total" { (text::bytes(at.total)) } }
+                li { (swatch("other")) span { "resident beside the total" } }
                 li { (line("resident")) span { "resident" } b data-legend="resident" { (maybe_bytes(at.resident)) } }
                 @if picture.outline == Outline::Drawn {
                     li { (line("outline")) span { "live, not resident" } }

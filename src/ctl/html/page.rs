@@ -51,7 +51,9 @@ pub fn page(
             }
         }
     });
-    let at_peak = report.at_peak.as_ref().map(peak::section);
+    let most_resident = report.process.peak_resident_bytes;
+    let at_peak = report.at_peak.as_ref();
+    let at_peak = at_peak.map(|it| peak::section(it, report.total.peak_bytes, most_resident));
     let highest = report.at_resident_peak.as_ref().map(peak::resident_section);
     let details = Some(summary::details(report));
     let classes = report.size_classes.as_ref().map(classes::section);

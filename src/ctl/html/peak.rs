@@ -4,6 +4,7 @@ use super::chart::account_class;
 use super::figures::{Titles, bytes, count, facts, maybe_bytes, scroll, swatch, table};
 use super::{balance, refusal, text};
 use crate::model::{AtPeak, AtResidentPeak, BigBlocks};
+use crate::stacks::is_in_total;
 use maud::{Markup, html};
 
 pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
@@ -16,7 +17,8 @@ pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
     }
 }
 
-pub fn section(peak: &AtPeak) -> Markup {
+/// `peak` of the report whose accounts had `most` bytes, and whose process had `most_resident`.
+pub fn section(peak: &AtPeak, most: i64, most_resident: Option<i64>) -> Markup {
     let moment = vec![
         ("after", html! { (text::seconds(peak.seconds)) }),
         ("live", bytes(peak.live_bytes)),
@@ -26,17 +28,26 @@ pub fn section(peak: &AtPeak) -> Markup {
         html! {
             th scope="row" { (swatch(account_class(name))) (text::clean(name)) }
             td.number { (bytes(*live)) }
-            td.number { (text::share(*live, peak.live_bytes)) }
+            td.number { @if is_in_total(name) { (text::share(*live, peak.live_bytes)) } }
         }
     };
     let titles: Titles = [&["account"], &["live then", "share"], &[]];
     html! {
-        p.note { "The highest moment that the host saw. It looks now and then, so the peak itself may be a little higher." }
+        p.note {
+            "The highest moment that the host saw. The accounts\u{2019} peak, which is exact, is "
+            (bytes(most.saturating_sub(peak.live_bytes).max(0))) " higher."
+        }
         (facts(&moment))
         (table("Table of accounts at the peak", titles, peak.accounts.iter().map(row)))
         (big_blocks(&peak.big_blocks, "Table of the big blocks at the peak"))
         @if let Some(sheet) = &peak.balance {
             h3 { "Balance sheet after " (text::seconds(sheet.seconds)) ", with " (bytes(sheet.live_bytes)) " live" }
+            @if let Some(most) = most_resident {
+                p.note {
+                    "The kernel\u{2019}s resident peak (VmHWM) is " (bytes(most.saturating_sub(sheet.balance.resident_bytes).max(0)))
+                    " higher than what was resident then."
+                }
+            }
             (balance::section(&sheet.balance, "peak-balance-table", "Table of the balance sheet at the peak"))
         }
     }
