@@ -40,8 +40,8 @@ pub struct LineChanges<'a> {
     changes: Vec<Change<'a>>,
     /// Within the error, the largest first; without those that did not change.
     within: Vec<Change<'a>>,
-    /// Lines that changed by no more than the error.
-    pub others: usize,
+    /// No line has bytes, in A or in B.
+    is_empty: bool,
     /// Bytes of stacks that A and B do not list.
     pub left_out: [i64; 2],
 }
@@ -63,7 +63,7 @@ impl<'a> LineChanges<'a> {
         let (mut within, mut changes): (Vec<Change>, Vec<Change>) =
             all.partition(Change::is_within_error);
         changes.sort_by_key(|change| (Reverse(change.bytes()), change.subject.to_string()));
-        let others = within.len();
+        let is_empty = within.is_empty() && changes.is_empty();
         within.retain(|change| change.bytes() != 0);
         within.sort_by_key(|change| (Reverse(change.bytes().abs()), change.subject.to_string()));
         LineChanges {
@@ -71,7 +71,7 @@ impl<'a> LineChanges<'a> {
             interval,
             changes,
             within,
-            others,
+            is_empty,
             left_out: [a.table.left_out, b.table.left_out],
         }
     }
@@ -98,6 +98,11 @@ impl<'a> LineChanges<'a> {
         }
     }
 
+    /// Lines that changed by no more than the error.
+    pub fn within_error(&self) -> usize {
+        self.within.len()
+    }
+
     /// As a table. What is within the error is dim if `has_colours`, else its rows begin with `~`.
     pub fn to_text(&self, has_colours: bool) -> String {
         let name = self.view.name();
@@ -119,7 +124,7 @@ impl<'a> LineChanges<'a> {
             );
         }
         let ([change, error], [within, _]) = (self.sum(&self.changes), self.sum(&self.within));
-        let (others, count) = (self.others, self.changes.len());
+        let (others, count) = (self.within.len(), self.changes.len());
         let (change, error, within) = (signed(change), bytes(error), signed(within));
         let rest = match more {
             0 => String::new(),
@@ -131,10 +136,13 @@ impl<'a> LineChanges<'a> {
                 "        {count} lines changed by more than the error{rest}: {change} \u{b1} {error}"
             );
         }
-        let _ = writeln!(
-            text,
-            "        {others} lines changed by no more than the error: {within}"
-        );
+        let _ = match self.is_empty {
+            true => writeln!(text, "        {}", self.view.nothing()),
+            false => writeln!(
+                text,
+                "        {others} lines changed by no more than the error: {within}"
+            ),
+        };
         if self.left_out != [0, 0] {
             let [a, b] = self.left_out.map(bytes);
             let _ = writeln!(
@@ -161,7 +169,7 @@ impl<'a> LineChanges<'a> {
         json!({
             "view": self.view.name(),
             "left_out_bytes": {"a": a, "b": b},
-            "within_error": self.others,
+            "within_error": self.within.len(),
             "change": change,
             "error_bytes": error,
             "changes": all.map(row).collect::<Vec<_>>(),

@@ -12,7 +12,7 @@ use crate::baseline;
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find::path_of;
-use crate::model::{Account, Ordered, escaped};
+use crate::model::{Account, Ordered, Process, escaped};
 use crate::output::may_have_colours;
 use crate::stacks::{Stacks, View};
 use crate::summary::{Summary, signed};
@@ -109,10 +109,14 @@ fn of(pair: &Pair, figure: fn(&Account) -> i64) -> [i64; 2] {
     pair.map(|account| account.map_or(0, figure))
 }
 
-/// The resident bytes of both, if both are known.
-fn resident(a: &Summary, b: &Summary) -> Option<[i64; 2]> {
-    let bytes = |of: &Summary| Some(of.report.process.resident_bytes?.max(0));
-    Some([bytes(a)?, bytes(b)?])
+/// The resident bytes of both, and their peaks, if both are known.
+fn resident(a: &Summary, b: &Summary) -> [Option<[i64; 2]>; 2] {
+    let figures: [fn(&Process) -> Option<i64>; 2] =
+        [|it| it.resident_bytes, |it| it.peak_resident_bytes];
+    figures.map(|figure| {
+        let bytes = |of: &Summary| Some(figure(&of.report.process)?.max(0));
+        Some([bytes(a)?, bytes(b)?])
+    })
 }
 
 fn line_of(letter: char, summary: &Summary) -> String {
@@ -143,8 +147,11 @@ fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
     }
     let [live, peak] = totals(a, b).map(bytes);
     let _ = writeln!(text, "{:<8}{live}{peak}", "total");
-    if let Some(pair) = resident(a, b) {
-        let _ = writeln!(text, "{:<8}{}", "resident", bytes(pair));
+    let resident = resident(a, b);
+    if resident != [None, None] {
+        let [now, peak] = resident.map(|pair| pair.map(bytes).unwrap_or_default());
+        let line = format!("{:<8}{now:34}{peak}", "resident");
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
@@ -177,13 +184,15 @@ fn to_json(a: &Summary, b: &Summary, pairs: &Ordered<Pair>, lines: Option<&LineC
         .iter()
         .map(|(name, pair)| (name.clone(), account(pair)));
     let [live, peak] = totals(a, b).map(both);
+    let [resident, most] = resident(a, b);
     let value = json!({
         "schema": SCHEMA,
         "a": side(a),
         "b": side(b),
         "accounts": accounts.collect::<Map<_, _>>(),
         "total": {"live_bytes": live, "peak_bytes": peak},
-        "resident_bytes": resident(a, b).map(both),
+        "resident_bytes": resident.map(both),
+        "peak_resident_bytes": most.map(both),
         "lines": lines.map(LineChanges::to_json),
     });
     escaped(&value.to_string())

@@ -45,6 +45,9 @@ pub fn text(table: &Table, top: usize) -> String {
         text += &figures(table, Table::sum_of(others));
         write_names(&mut text, table, "", format_args!("{} more", others.len()));
     }
+    if table.rows.is_empty() {
+        let _ = writeln!(text, "{}", table.view.nothing());
+    }
     text + &facts(table)
 }
 

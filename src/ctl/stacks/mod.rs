@@ -76,6 +76,16 @@ pub fn is_in_total(account: &str) -> bool {
 }
 
 impl View {
+    /// That no line has bytes in it, and why.
+    pub fn nothing(self) -> &'static str {
+        match self {
+            View::Grown => {
+                "no line has grown since a mark; expected a script that calls pyhost.mark()"
+            }
+            _ => "no line has bytes",
+        }
+    }
+
     /// Whether the view's total has an account: `mapped`, which others than the host map, only if it has what is resident.
     pub fn has(self, account: &str) -> bool {
         self == View::AtResidentPeak || is_in_total(account)

@@ -49,7 +49,7 @@ fn table_of(changes: &LineChanges) -> Markup {
         }
         p.note {
             @if more > 0 { (lines(more)) " more changed by more than the error. " }
-            (lines(changes.others)) " changed by no more than the error."
+            (lines(changes.within_error())) " changed by no more than the error."
             @if changes.left_out != [0, 0] {
                 " The stacks that the reports leave out have " (bytes(before)) " before and " (bytes(now)) " now."
             }
