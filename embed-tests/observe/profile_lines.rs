@@ -126,8 +126,38 @@ fn a_function_that_is_never_called_is_one_line_and_the_scripts_status() {
         "parts:read",
     ] {
         let outcome = profiled(&[name], &["main.py"]);
-        let line = format!("pyhost: --profile-lines: no call of '{name}' was seen\n");
+        let line =
+            format!("pyhost: --profile-lines: no call of '{name}' was seen in this process\n");
         assert_eq!((outcome.code(), outcome.stderr), (7, line));
+    }
+}
+
+#[test]
+fn a_forked_child_prints_its_own_table_and_a_bare_decorator_is_there() {
+    let code = "import multiprocessing, os, sys
+@profile
+def work(mebibytes):
+    return bytearray(mebibytes << 20)
+work(2)
+assert len(work.profile.rows) == 1
+child = multiprocessing.get_context('fork').Process(target=work, args=(3,))
+child.start(); child.join()
+if os.fork() == 0: work(5); sys.exit()
+os.wait()";
+    let run = Run::host().args(["--profile-lines", "__main__:work"]);
+    let file = folder("bare").join("job.py");
+    std::fs::write(&file, code).unwrap();
+    let text = run.arg(&file).ok().stderr;
+    let tables = text.split("pyhost: ").skip(1);
+    let mut tables: Vec<String> = tables.map(str::to_owned).collect();
+    // The children's come first.
+    let own = tables.pop().unwrap();
+    assert!(own.starts_with("lines of __main__:work, "), "{text}");
+    assert!(own.contains("+2."), "{text}");
+    assert_eq!(tables.len(), 2, "{text}");
+    for (table, bytes) in tables.iter().zip(["+3.", "+5."]) {
+        assert!(table.starts_with("process "), "{text}");
+        assert!(table.contains(bytes), "{text}");
     }
 }
 

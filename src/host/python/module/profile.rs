@@ -251,6 +251,19 @@ fn rows<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
     Ok(rows)
 }
 
+/// Forgets what was measured, in a forked child.
+fn forget(this: This<'_, Module>) -> Returned<'_> {
+    with_state(|state| {
+        for function in &mut state.functions {
+            function
+                .lines
+                .iter_mut()
+                .for_each(|it| *it = Line::default());
+        }
+    });
+    Ok(this.gil().none())
+}
+
 /// What `--profile-lines` names: a module, a colon, and a function as `__qualname__` has it.
 #[derive(Clone, Debug)]
 pub struct FunctionName(String);
@@ -286,7 +299,8 @@ pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName]) {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 5] = [
+pub const METHODS: [Method<Module>; 6] = [
+    Method::plain(c"_profile_forget", forget, c""),
     Method::one(c"_profile_watch", watch, c""),
     Method::one(c"_profile_rows", rows, c""),
     Method::any(c"_profile_line", monitoring_calls::<1>, c""),

@@ -4,18 +4,19 @@ Run in every interpreter that asks for it, and not before. What happens at a lin
 """
 
 import atexit
+import builtins
 import os
 import sys
 
-from pyhost import (_cell, _code, _profile_end, _profile_line, _profile_rows, _profile_start, _profile_watch, _signed, _table,
+from pyhost import (_cell, _code, _profile_end, _profile_forget, _profile_line, _profile_rows, _profile_start, _profile_watch, _signed, _table,
                     _text)
 
 _ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped")
 _TITLES = ("line", "peak", "above begin", "added", "hits", "time", "account", "source")
 
-# What is printed at the end, and by which process.
+# What is printed at the end, and behind what.
 _shown = []
-_process = os.getpid()
+_prefix = "pyhost: "
 # Of sys.monitoring, from 3.12 on; -1 if none is free.
 _tool = None
 
@@ -102,10 +103,13 @@ def profile(function, /):
     code = _code(inner)
     if code is None:
         raise TypeError("profile: expected a function of Python code")
-    shown = LineProfile(getattr(code, "co_qualname", code.co_name), [code])
+    # That of --profile-lines, which may name it, too.
+    shown = next((of for of, _ in _shown if any(known is code for known in of._codes)), None)
+    if shown is None:
+        shown = LineProfile(getattr(code, "co_qualname", code.co_name), [code])
+        _watch(code)
+        _show_at_end(shown)
     getattr(function, "__func__", function).profile = shown
-    _watch(code)
-    _show_at_end(shown)
     return function
 
 
@@ -136,14 +140,27 @@ def _watch(code):
 def _show_at_end(shown, warning=""):
     if not _shown:
         atexit.register(_print)
+        os.register_at_fork(after_in_child=_begin_child)
     _shown.append((shown, warning))
 
 
+def _begin_child():
+    global _prefix
+
+    _prefix = f"pyhost: process {os.getpid()}: "
+    _profile_forget()
+    _shown[:] = [(shown, "") for shown, _ in _shown]
+    util = sys.modules.get("multiprocessing.util")
+    if util:  # its children end without atexit
+        util.register_after_fork(_print, lambda _: util.Finalize(None, _print, exitpriority=0))
+
+
 def _print():
-    for shown, warning in _shown if os.getpid() == _process else ():
+    while _shown:
+        shown, warning = _shown.pop(0)
         text = shown if shown.rows else warning
         if text:
-            print(f"pyhost: {text}", file=sys.stderr)
+            print(f"{_prefix}{text}", file=sys.stderr)
 
 
 def _named(code, names):
@@ -173,5 +190,7 @@ def _profile_named(name, is_quiet):
     codes = []
     module, _, path = name.partition(":")
     names = [part for part in path.split(".") if part != "<locals>"]
-    _show_at_end(LineProfile(name, codes), "" if is_quiet else f"--profile-lines: no call of '{name}' was seen")
+    _show_at_end(LineProfile(name, codes), "" if is_quiet else f"--profile-lines: no call of '{name}' was seen in this process")
+    # As line_profiler and memory_profiler have it, whose scripts name it without an import.
+    builtins.__dict__.setdefault("profile", profile)
     sys.addaudithook(look)
