@@ -84,6 +84,8 @@ mod top;
 // Caps, regions, and what the system limits.
 #[path = "limit/arrays.rs"]
 mod arrays;
+#[path = "limit/budgets.rs"]
+mod budgets;
 #[path = "limit/caps.rs"]
 mod caps;
 #[path = "limit/limits.rs"]

@@ -21,7 +21,7 @@ _F = TypeVar("_F", bound=Callable[[], object])
 
 class _Refusal(TypedDict):
     number: int
-    scope: _Scope
+    scope: _Scope | Literal["region", "budget"]
     account: _Account
     size_bytes: int
     cap_bytes: int
@@ -29,6 +29,7 @@ class _Refusal(TypedDict):
     maps_bytes: int
     how: Literal["null", "raised", "fatal"]
     limit: _LimitOfRefusal | None
+    budget: _BudgetOfRefusal | None
     traceback: list[str]
 
 class _LimitOfRefusal(TypedDict):
@@ -36,6 +37,11 @@ class _LimitOfRefusal(TypedDict):
     base_bytes: int
     file: str
     line: int
+
+class _BudgetOfRefusal(TypedDict):
+    name: str
+    bytes: int
+    error_bytes: int
 
 class _BigBlock(TypedDict):
     account: _Account
@@ -516,6 +522,55 @@ class limit:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
+
+@final
+class budget:
+    """Context manager and decorator that bounds the live bytes that a unit of work has allocated (docs/limit/budgets.md)."""
+
+    def __new__(cls, size: _Size, *, name: str | None = None) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    def __call__(self, function: Callable[_P, _R_co], /) -> Callable[_P, _R_co]: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def live_bytes(self) -> int:
+        """The live bytes of the unit, with those of the budgets in it."""
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def error_bytes(self) -> int:
+        """The standard error of live_bytes."""
+    @property
+    def refused(self) -> int:
+        """How many errors the budget has caused."""
+
+class _Budget:
+    peaks: dict[str, int]
+
+    def __init__(
+        self, app: Any, size: _Size, *, retry_after: int = 1, route: Callable[[Any], str] | None = None
+    ) -> None: ...
+
+class _Wsgi(_Budget):
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]: ...
+
+class _Asgi(_Budget):
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+class _WsgiModule:
+    Budget: type[_Wsgi]
+
+class _AsgiModule:
+    Budget: type[_Asgi]
+
+# Modules with middleware: each request is a unit.
+wsgi: _WsgiModule
+asgi: _AsgiModule
 
 # --- faults
 

@@ -467,6 +467,72 @@ uintptr_t pyhost_innermost(PyCodeObject **code, int *offset, int *line)
     return (uintptr_t)frame;
 }
 
+#if PY_VERSION_HEX < UNREAD
+
+/* The value of a context variable in the calling thread's context, borrowed; NULL if it has none, or if the thread does not have the
+   main interpreter's GIL. A context is a tree that never changes, in which variables are compared by identity, so nothing is allocated.
+   CPython counts such a comparison as a call, which must not be one too many: an error would be set. */
+PyObject *pyhost_context_value(PyObject *variable)
+{
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    if (thread == NULL || thread != CURRENT_THREAD() || thread->interp != PyInterpreterState_Main() ||
+        thread->context == NULL)
+        return NULL;
+    PyObject *value = NULL;
+    CALLS_TYPE before = CALLS_OF(thread);
+    CALLS_OF(thread) = FEW_CALLS;
+    KEEP_OVERFLOW(thread);
+    if (PyContextVar_Get(variable, NULL, &value) == 0)
+        Py_XDECREF(value); /* the context has it */
+    CALLS_OF(thread) = before;
+    RESTORE_OVERFLOW(thread);
+    return value;
+}
+
+/* Whether the thread has an error that pyhost_post_error has posted, as far as is known. */
+static __thread int is_posted;
+
+/* Has MemoryError raised in the calling thread, which has the GIL, at its next safe point, as PyThreadState_SetAsyncExc does, without its
+   lock, which the caller may have: 1. 0 if another one waits there; or if the thread runs a context that another one is around: an event loop
+   or a hub of greenlets may go on with the next task before the safe point. */
+int pyhost_post_error(void)
+{
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    if (thread == NULL || thread != CURRENT_THREAD() || thread->context == NULL ||
+        ((PyContext *)thread->context)->ctx_prev != NULL || thread->async_exc != NULL ||
+        __atomic_load_n(&stacks_change, __ATOMIC_RELAXED))
+        return 0;
+    Py_INCREF(PyExc_MemoryError);
+    thread->async_exc = PyExc_MemoryError;
+    is_posted = 1;
+    SIGNAL(thread);
+    return 1;
+}
+
+/* Takes back what pyhost_post_error has posted, if it was not raised. By the thread itself, with the GIL. */
+void pyhost_take_error_back(void)
+{
+    PyThreadState *thread = is_posted ? PyGILState_GetThisThreadState() : NULL;
+    if (thread != NULL && thread->async_exc == PyExc_MemoryError) {
+        thread->async_exc = NULL;
+        Py_DECREF(PyExc_MemoryError);
+        UNSIGNAL(thread);
+    }
+    is_posted = 0;
+}
+
+/* Whether the garbage collector of the main interpreter runs: what allocates may be a finalizer of anybody's. */
+int pyhost_is_collecting(void) { return IS_COLLECTING; }
+
+#else
+
+PyObject *pyhost_context_value(PyObject *variable) { return (void)variable, NULL; }
+int pyhost_is_collecting(void) { return 0; }
+int pyhost_post_error(void) { return 0; }
+void pyhost_take_error_back(void) {}
+
+#endif
+
 #if PY_VERSION_HEX < 0x030C0000
 
 /* What is called in a watched code: with 1 at a line, with 0 if a call ends or yields, with -1 if it starts or goes on. */

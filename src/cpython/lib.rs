@@ -2,6 +2,7 @@
 //!
 //! Depends on `pyo3`'s ffi alone. What may be called without the GIL, or inside the allocator, says so.
 
+pub mod contexts;
 pub mod dump;
 pub mod extensions;
 pub mod frames;

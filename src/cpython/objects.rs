@@ -630,4 +630,9 @@ impl Kept {
     pub fn get<'a>(&self, gil: Gil<'a>) -> &'a Object<'a> {
         refer(gil, self.0)
     }
+
+    /// The reference, which is held no longer.
+    pub fn release(self, gil: Gil<'_>) -> Owned<'_> {
+        Owned(self.0, gil)
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::bfc;
 use crate::ledger::{Account, Gils, Slot};
-use pyhost_sampler::Step;
+use pyhost_sampler::{Step, UnitFigures, UnitNumber};
 use std::sync::OnceLock;
 
 /// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 pub struct Host {
     /// What becomes of a request under a ceiling.
     pub caps: CapDecisions,
+    /// What becomes of a request of a unit of work.
+    pub units: UnitDecisions,
     /// Looks at the process near its peak.
     pub peak: PeakWatcher,
     /// Finds the line of Python that the calling thread runs.
@@ -52,6 +54,14 @@ pub struct CapDecisions {
     /// Records a request that the region of so many bytes has no room for, with its account and size,
     /// and whether the region had room before.
     pub region_is_full: fn(u64, Account, usize, bool),
+}
+
+/// Units of work that have a budget.
+pub struct UnitDecisions {
+    /// The unit that the calling thread runs; 0 for none.
+    pub current: fn() -> UnitNumber,
+    /// Whether a request for so many bytes is refused, which the exhausted unit has no room for, and which may be refused. Inside the gate.
+    pub refuses: fn(&UnitFigures, Account, usize, bool) -> bool,
 }
 
 /// The looks at the process near its peak. They get the ledger's bound.

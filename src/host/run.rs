@@ -11,6 +11,7 @@ use crate::forks::Fork;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
+use crate::limit::budgets;
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::region;
 use crate::observe::report::{self, Ending, Facts};
@@ -113,6 +114,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
 /// What the heap asks of the host.
 const HOST: heap::Host = heap::Host {
     caps: caps::DECISIONS,
+    units: budgets::DECISIONS,
     peak: peak::WATCHER,
     lines: frames::LINE_FINDER,
     walk: native_calls::calls,

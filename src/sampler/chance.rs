@@ -29,6 +29,11 @@ impl Chance {
         self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
+    /// Whether an event of that probability happens.
+    pub fn happens(&mut self, probability: f64) -> bool {
+        probability >= 1.0 || ((self.number() >> 11) as f64) < probability * (1u64 << 53) as f64
+    }
+
     /// Bytes to the next point: exponential, with a mean of `interval`. 0 if every allocation is a sample.
     pub fn distance(&mut self, interval: u64) -> i64 {
         if interval <= 1 {

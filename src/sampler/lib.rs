@@ -27,6 +27,7 @@ mod sum;
 mod tests;
 mod threads;
 mod types;
+mod units;
 
 pub use ages::Time;
 pub use chance::{Chance, Weight};
@@ -36,6 +37,7 @@ pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
 pub use sum::Sum;
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
+pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
 
 use index::Index;
 use published::{Published, Renew, Retry};

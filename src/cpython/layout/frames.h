@@ -20,17 +20,21 @@
 #include <internal/pycore_interpframe.h>
 #include <internal/pycore_debug_offsets.h>
 #include <internal/pycore_runtime.h>
+#include <internal/pycore_context.h>
+#include <internal/pycore_tstate.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
 #elif PY_VERSION_HEX >= 0x030B0000
 #define Py_BUILD_CORE 1
 #undef _PyGC_FINALIZED /* 3.12 has an inline function of this name, too */
+#include <internal/pycore_context.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 #include <opcode.h>
 #else
 #define Py_BUILD_CORE 1
+#include <internal/pycore_context.h>
 #if PY_VERSION_HEX >= 0x03090000
 #include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
@@ -49,6 +53,9 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Something that changes C stacks is loaded (greenlet). Set once, and read by all threads. */
+static int stacks_change;
 
 /* How many frames are looked at, so that a deep recursion costs no more. */
 #define DEPTH 1000
@@ -84,16 +91,65 @@ static __attribute__((noinline)) const PyThreadState *copy_detached(PyThreadStat
     return copy;
 }
 
+#if PY_VERSION_HEX >= 0x030D0000
+#define CURRENT_THREAD() PyThreadState_GetUnchecked()
+#else
+#define CURRENT_THREAD() _PyThreadState_UncheckedGet()
+#endif
+
+/* What a thread's calls are counted by, as pyhost_context_value puts it aside: up to 3.9 with whether they were too many. */
+#if PY_VERSION_HEX >= 0x030E0000
+#define CALLS_OF(thread) (((_PyThreadStateImpl *)(thread))->c_stack_soft_limit)
+#define CALLS_TYPE uintptr_t
+#define FEW_CALLS 0
+#elif PY_VERSION_HEX >= 0x030C0000
+#define CALLS_OF(thread) ((thread)->c_recursion_remaining)
+#define CALLS_TYPE int
+#define FEW_CALLS 1000
+#elif PY_VERSION_HEX >= 0x030B0000
+#define CALLS_OF(thread) ((thread)->recursion_remaining)
+#define CALLS_TYPE int
+#define FEW_CALLS 1000
+#else
+#define CALLS_OF(thread) ((thread)->recursion_depth)
+#define CALLS_TYPE int
+#define FEW_CALLS 0
+#endif
+#if PY_VERSION_HEX < 0x030A0000
+#define KEEP_OVERFLOW(thread) char overflowed = (thread)->overflowed
+#define RESTORE_OVERFLOW(thread) ((thread)->overflowed = overflowed)
+#else
+#define KEEP_OVERFLOW(thread)
+#define RESTORE_OVERFLOW(thread)
+#endif
+
+/* Has the thread look at its asynchronous exception at its next safe point, or all threads up to 3.12; or no longer. */
+#if PY_VERSION_HEX >= 0x030D0000
+#define ASYNC_BIT ((uintptr_t)1 << 3) /* _PY_ASYNC_EXCEPTION_BIT */
+#define SIGNAL(thread) __atomic_fetch_or(&(thread)->eval_breaker, ASYNC_BIT, __ATOMIC_SEQ_CST)
+#define UNSIGNAL(thread) __atomic_fetch_and(&(thread)->eval_breaker, ~ASYNC_BIT, __ATOMIC_SEQ_CST)
+#else
+#if PY_VERSION_HEX >= 0x03090000
+#define CEVAL_OF(thread) ((thread)->interp->ceval)
+#else
+#define CEVAL_OF(thread) (_PyRuntime.ceval)
+#endif
+#define SIGNAL(thread)                                                                                                  \
+    (CEVAL_OF(thread).pending.async_exc = 1, __atomic_store_n((int *)&CEVAL_OF(thread).eval_breaker, 1, __ATOMIC_SEQ_CST))
+#define UNSIGNAL(thread) (CEVAL_OF(thread).pending.async_exc = 0)
+#endif
+
+#if PY_VERSION_HEX >= 0x03090000
+#define IS_COLLECTING (PyInterpreterState_Main()->gc.collecting)
+#else
+#define IS_COLLECTING (_PyRuntime.gc.collecting)
+#endif
+
 /* The calling thread's state if it is alive: itself while the thread has the GIL, without which nobody frees it, else a copy. */
 static inline const PyThreadState *living(PyThreadState *copy)
 {
     const PyThreadState *thread = PyGILState_GetThisThreadState();
-#if PY_VERSION_HEX >= 0x030D0000
-    int is_attached = PyThreadState_GetUnchecked() == thread;
-#else
-    int is_attached = _PyThreadState_UncheckedGet() == thread;
-#endif
-    return is_attached || thread == NULL ? thread : copy_detached(copy, thread);
+    return CURRENT_THREAD() == thread || thread == NULL ? thread : copy_detached(copy, thread);
 }
 
 #endif
@@ -191,9 +247,6 @@ static frame_t *complete(frame_t *frame)
 }
 
 #if PY_VERSION_HEX < 0x030D0000
-
-/* Something that changes C stacks is loaded (greenlet). Set once, and read by all threads. */
-static int stacks_change;
 
 /* The frame in the loop's record, which lies in the C stack; NULL if something else lies there. greenlet frees the copy of a
    stack when it has put that in place, but before the thread state's record is of that stack. */
@@ -496,12 +549,7 @@ uintptr_t pyhost_loop_frame(void)
 }
 
 /* Something that changes C stacks is loaded. */
-void pyhost_stacks_change(void)
-{
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
-    __atomic_store_n(&stacks_change, 1, __ATOMIC_RELAXED);
-#endif
-}
+void pyhost_stacks_change(void) { __atomic_store_n(&stacks_change, 1, __ATOMIC_RELAXED); }
 
 /* Where the interpreter's code is: the function of its loop, and one that every interpreter has. */
 uintptr_t pyhost_loop_function(void)

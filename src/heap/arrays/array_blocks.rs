@@ -88,9 +88,12 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
     // As the inlined path counts it.
     let mask = MASK.load(Relaxed);
     let counted = size.max(1).saturating_add(mask) & !mask;
-    let (theap, is_sample) = match book {
+    let served = match book {
         true => sampling::theap(state, Account::Numpy, counted, &inside),
-        false => (state.theap(Account::Numpy), false),
+        false => Some((state.theap(Account::Numpy), None)),
+    };
+    let Some((theap, unit)) = served else {
+        return null_mut();
     };
     let block = aligned_block(theap, size, zero && !lazy);
     if block.is_null() {
@@ -113,8 +116,10 @@ fn allocate_slow(size: usize, zero: bool, book: bool) -> *mut u8 {
         }
         let bytes = page.block_size;
         let block = book_new(Account::Numpy, block, bytes, size);
-        if is_sample && !block.is_null() {
-            sampling::take(Account::Numpy, block, bytes, counted, &inside);
+        if let Some(unit) = unit
+            && !block.is_null()
+        {
+            sampling::take(Account::Numpy, block, bytes, counted, unit, &inside);
         }
         block
     }

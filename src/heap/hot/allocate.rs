@@ -99,7 +99,9 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usiz
     if !admits(slot, account, size) {
         return null_mut();
     }
-    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
+    let Some((theap, unit)) = sampling::theap(state, account, size, &inside) else {
+        return null_mut();
+    };
     let mut usable = 0;
     let given = match account {
         Account::Native => size.max(LEAST_BLOCK),
@@ -127,14 +129,16 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usiz
             if zero {
                 clear(block, size);
             }
-            if is_sample && (*theap).page_count.get() != pages {
+            if unit.is_some() && (*theap).page_count.get() != pages {
                 give_back_new(block);
             }
             block
         };
         let block = given_out(account, book_new(account, block, usable, size));
-        if is_sample && !block.is_null() {
-            sampling::take(account, block, usable, size, &inside);
+        if let Some(unit) = unit
+            && !block.is_null()
+        {
+            sampling::take(account, block, usable, size, unit, &inside);
         }
         block
     }
@@ -155,7 +159,9 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     if !admits(slot, account, size) {
         return null_mut();
     }
-    let (theap, is_sample) = sampling::theap(state, account, size, &inside);
+    let Some((theap, unit)) = sampling::theap(state, account, size, &inside) else {
+        return null_mut();
+    };
     let given = size.max(LEAST_BLOCK);
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
     unsafe {
@@ -167,8 +173,10 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
         };
         let usable = live_page(block).map_or(0, |page| page.block_size);
         let block = given_out(account, book_new(account, block, usable, size));
-        if is_sample && !block.is_null() {
-            sampling::take(account, block, usable, size, &inside);
+        if let Some(unit) = unit
+            && !block.is_null()
+        {
+            sampling::take(account, block, usable, size, unit, &inside);
         }
         block
     }

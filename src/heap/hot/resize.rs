@@ -65,6 +65,9 @@ pub unsafe fn resize<const BOOK: bool>(account: Account, page: *mut Page, size: 
         }
         let _errno = KeptErrno::new();
         let after = rounded(size);
+        if BOOK && after > before && !sampling::may_grow(account, after - before) {
+            return false;
+        }
         if after < before {
             if !ffi::pyhost_shorten_page(page, after, true) {
                 return false;

@@ -13,6 +13,7 @@
 
 mod other_blocks;
 mod probes;
+mod units;
 
 use crate::host::{Host, host};
 use crate::ledger::{Account, HEADER, LEDGER, Scope};
@@ -30,10 +31,10 @@ use pyhost_os::errno::KeptErrno;
 use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock, process};
 pub use pyhost_sampler::published::Renew;
-use pyhost_sampler::{Added, Allocation, Chance, Heights, Weight};
+use pyhost_sampler::{Added, Allocation, Chance, Heights, Units, Weight};
 pub use pyhost_sampler::{
     Call, FrameView, HOSTS_FILE, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum,
-    Thread, View,
+    Thread, UnitFigures, UnitNumber, View,
 };
 use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
@@ -42,9 +43,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
+pub(crate) use units::may_grow;
+pub use units::{add_unit, begin_units, exhausted, figures_of, note_error, release_unit, set_open};
 
 struct Recorder {
-    samples: Samples,
+    /// Those of the lines; None if no lines were asked for.
+    samples: Option<Samples>,
+    units: Units,
     chance: Chance,
     /// The draws repeat themselves from run to run.
     is_repeatable: bool,
@@ -60,8 +65,13 @@ pyhost_os::state! {
         generation: AtomicU32 = AtomicU32::new(0),
         /// Forks so far, those of the parents included.
         forks: AtomicU64 = AtomicU64::new(0),
-        /// The samples were forgotten, and none have begun since.
-        are_forgotten: AtomicBool = AtomicBool::new(false),
+        /// There are samples of lines.
+        has_lines: AtomicBool = AtomicBool::new(false),
+        /// Lines are sampled; [`Self::on`] if units have samples, too.
+        lines_on: AtomicBool = AtomicBool::new(false),
+        /// The intervals that lines and units ask for; the lower one holds. `u64::MAX` for none.
+        line_interval: AtomicU64 = AtomicU64::new(u64::MAX),
+        unit_interval: AtomicU64 = AtomicU64::new(u64::MAX),
         /// The script has ended.
         is_over: AtomicBool = AtomicBool::new(false),
         interval: AtomicU64 = AtomicU64::new(0),
@@ -95,33 +105,50 @@ pub fn start(interval: u64, seed: Seed) -> bool {
         return false;
     };
     // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
-    if STATE.generation.load(Relaxed) != 0 {
+    if STATE.generation.load(Relaxed) != 0 && !has_units() {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(clock::monotonic_coarse());
-    let next = STATE.generation.load(Relaxed).wrapping_add(1).max(1);
-    samples.set_generation(next.into());
+    samples.set_generation(next_generation().into());
     if let Some(renew) = STATE.renew.get() {
         samples.publish_by(*renew);
     }
     let names = Names::new(held.as_ref().map(|former| &former.names));
     let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
     *held = Some(Recorder {
-        samples,
+        samples: Some(samples),
+        units: held.take().map_or(Units::none(), |former| former.units),
         chance: Chance::new(number),
         is_repeatable: matches!(seed, Seed::Repeatable(_)),
         names,
     });
+    STATE.line_interval.store(interval, Relaxed);
+    STATE.has_lines.store(true, Relaxed);
+    STATE.lines_on.store(true, Relaxed);
+    begin(state, held, &inside);
+    true
+}
+
+fn next_generation() -> u32 {
+    STATE.generation.load(Relaxed).wrapping_add(1).max(1)
+}
+
+/// Has all threads draw anew.
+fn begin(state: &ThreadState, held: Holding, inside: &Inside<'_>) {
+    let of_units = STATE.unit_interval.load(Relaxed);
+    let interval = STATE.line_interval.load(Relaxed).min(of_units);
     STATE.interval.store(interval, Relaxed);
-    STATE.are_forgotten.store(false, Relaxed);
-    STATE.generation.store(next, Release);
+    STATE.generation.store(next_generation(), Release);
     drop(held);
     STATE.on.store(true, Release);
-    switch(state, &inside);
+    switch(state, inside);
     // Every other thread takes a slow path soon, where it begins to count.
     LEDGER.close_cells();
-    true
+}
+
+fn has_units() -> bool {
+    STATE.unit_interval.load(Relaxed) != u64::MAX
 }
 
 /// Keeps the samples, present and later ones, in memory that other processes can read. False if there are
@@ -156,20 +183,28 @@ fn answer(asked: u64) {
     }
 }
 
-/// Whether samples are taken.
+/// Whether samples are taken, of lines or of units.
 pub fn is_on() -> bool {
     STATE.on.load(Relaxed)
+}
+
+/// Whether lines are sampled.
+pub fn has_lines_on() -> bool {
+    STATE.lines_on.load(Relaxed)
 }
 
 /// The script has ended: [`end`], for good.
 pub fn finish() {
     STATE.is_over.store(true, Relaxed);
+    STATE.unit_interval.store(u64::MAX, Relaxed);
     end();
 }
 
-/// Keeps all samples as they are now, and takes no more.
+/// Keeps all samples of lines as they are now, and takes no more.
 pub fn end() {
-    STATE.on.store(false, Relaxed);
+    STATE.lines_on.store(false, Relaxed);
+    STATE.line_interval.store(u64::MAX, Relaxed);
+    STATE.on.store(has_units(), Relaxed);
     let moment = clock::monotonic_coarse();
     with(|samples| samples.end(moment));
 }
@@ -178,9 +213,11 @@ pub fn end() {
 pub fn forget() {
     end();
     let inside = gate::enter(state().slot(), thread_id());
-    if let Some(mut held) = hold(&inside) {
-        *held = None;
-        STATE.are_forgotten.store(true, Relaxed);
+    if let Some(mut held) = hold(&inside)
+        && let Some(recorder) = held.as_mut()
+    {
+        recorder.samples = None;
+        STATE.has_lines.store(false, Relaxed);
     }
 }
 
@@ -196,7 +233,9 @@ pub(crate) fn forked(child: &Child) {
     if let Some(mut held) = STATE.recorder.try_hold_for(thread_id())
         && let Some(recorder) = held.as_mut()
     {
-        recorder.samples.forget_published();
+        if let Some(samples) = recorder.samples.as_mut() {
+            samples.forget_published();
+        }
         recorder.names.forked();
         recorder.chance.stir(STATE.forks.load(Relaxed));
         if !recorder.is_repeatable {
@@ -209,13 +248,13 @@ pub(crate) fn forked(child: &Child) {
     }
 }
 
-/// Calls `work` with the samples; None without samples. Any thread, not in a signal handler. `work` must neither wait nor
+/// Calls `work` with the samples of lines; None without them. Any thread, not in a signal handler. `work` must neither wait nor
 /// run Python code: other threads wait for the lock, one of them maybe with the GIL. What it allocates is no sample.
 pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     // Inside the gate, so that what `work` allocates never waits for a thread that waits for the lock.
     let inside = gate::enter(state().slot(), thread_id());
     let mut held = hold(&inside)?;
-    held.as_mut().map(|recorder| work(&mut recorder.samples))
+    held.as_mut()?.samples.as_mut().map(work)
 }
 
 /// [`with`] in a signal handler, or inside the allocator: `None` also if what it has interrupted has the samples, or another
@@ -224,12 +263,12 @@ pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     const LONGEST: u64 = 1_000_000_000;
     let until = clock::monotonic() + LONGEST;
     let mut held = wait(|| clock::monotonic() > until)?;
-    held.as_mut().map(|recorder| work(&mut recorder.samples))
+    held.as_mut()?.samples.as_mut().map(work)
 }
 
 /// Whether there are samples, though they may be out of reach at this moment.
 pub fn have_begun() -> bool {
-    STATE.generation.load(Relaxed) != 0 && !STATE.are_forgotten.load(Relaxed)
+    STATE.has_lines.load(Relaxed)
 }
 
 /// In a signal handler: whether the signal has interrupted the use of the samples. It is raised again at the end of that use.
@@ -376,26 +415,29 @@ pub(crate) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
     }
 }
 
-/// The theap to serve a request from: that of the account's samples, if the request is one. Inside the gate; a
-/// sample must be passed to [`take`].
+/// The theap to serve a request from: that of the account's samples, if the request is one. Then with the unit that it counts
+/// for, and the block must be passed to [`take`]. None if a budget refuses the request. Inside the gate.
 #[inline]
 pub(crate) fn theap(
     state: &ThreadState,
     account: Account,
     size: usize,
     inside: &Inside<'_>,
-) -> (*mut Theap, bool) {
+) -> Option<(*mut Theap, Option<UnitNumber>)> {
     if generation() != state.generation() {
         switch(state, inside);
     }
     if state.is_sampling() && counts(account) && is_due(state, size, inside) {
-        let theap = theap_of_samples(state, account, inside);
-        if !theap.is_null() {
-            return (theap, true);
+        let unit = units::admit(account, size, true, inside)?;
+        if unit != 0 || has_lines_on() {
+            let theap = theap_of_samples(state, account, inside);
+            if !theap.is_null() {
+                return Some((theap, Some(unit)));
+            }
+            drop_sample(inside);
         }
-        drop_sample(inside);
     }
-    (state.theap(account), false)
+    Some((state.theap(account), None))
 }
 
 /// The number of the samples that threads count for; 0 while none are taken.
@@ -427,9 +469,27 @@ fn draw(inside: &Inside<'_>) -> Option<i64> {
         .map(|recorder| recorder.chance.distance(interval))
 }
 
+/// Whether a request is a sample in any case, and stands for itself alone: so is a large one while units have samples.
+#[inline]
+fn is_whole(size: usize) -> bool {
+    size as u64 >= STATE.unit_interval.load(Relaxed)
+}
+
+/// The weight of a sample, of a request of so many bytes.
+fn drawn(bytes: usize, counted: usize) -> Weight {
+    let interval = match is_whole(counted) {
+        true => 1,
+        false => STATE.interval.load(Relaxed),
+    };
+    Weight::new(bytes, counted, interval)
+}
+
 /// Counts a request; whether it is a sample.
 #[inline]
 fn is_due(state: &ThreadState, size: usize, inside: &Inside<'_>) -> bool {
+    if is_whole(size) {
+        return !state.ending.get();
+    }
     let left = state.left.get().saturating_sub(counted(size));
     state.left.set(left);
     left < 0 && draws_again(state, inside)
@@ -449,8 +509,9 @@ fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
 fn drop_sample(inside: &Inside<'_>) {
     if let Some(mut held) = hold(inside)
         && let Some(recorder) = held.as_mut()
+        && let Some(samples) = recorder.samples.as_mut()
     {
-        recorder.samples.count_dropped();
+        samples.count_dropped();
     }
 }
 
@@ -488,17 +549,18 @@ fn theap_of_samples(state: &ThreadState, account: Account, inside: &Inside<'_>) 
     make_theap(heap)
 }
 
-/// Notes a sample: a block that was booked with `bytes`, for a request of `size`. Inside the gate.
+/// Notes a sample: a block that was booked with `bytes`, for a request of `size`, and counts for a unit. Inside the gate.
 #[cold]
 pub(crate) fn take(
     account: Account,
     block: *mut u8,
     bytes: usize,
     size: usize,
+    unit: UnitNumber,
     inside: &Inside<'_>,
 ) -> Added {
-    let interval = STATE.interval.load(Relaxed);
-    let weight = Weight::new(bytes, counted(size) as usize, interval);
+    let counted = counted(size) as usize;
+    let drawn = drawn(bytes, counted);
     let mut walk = |take: &mut dyn FnMut(Step<'_>)| {
         if let Some(Host { walk, .. }) = host() {
             walk(take);
@@ -507,8 +569,15 @@ pub(crate) fn take(
     let Some(mut held) = hold(inside) else {
         return Added::Not;
     };
-    let added = held.as_mut().map_or(Added::Not, |recorder| {
-        let Recorder { samples, names, .. } = recorder;
+    let Some(recorder) = held.as_mut() else {
+        return Added::Not;
+    };
+    let of_unit = recorder.units.allocated(unit, block.addr(), drawn);
+    let Some(weight) = recorder.weight_of_line(bytes, counted, drawn) else {
+        return added_to_both(Added::Not, of_unit);
+    };
+    let Recorder { samples, names, .. } = recorder;
+    let added = samples.as_mut().map_or(Added::Not, |samples| {
         let moment = clock::monotonic_coarse();
         let thread = names.number(&state().named, samples, samples.time().tick(moment));
         let allocation = Allocation {
@@ -525,7 +594,36 @@ pub(crate) fn take(
     if added != Added::Not && has_probes(account) {
         probes::allocated(block, size, weight.bytes);
     }
-    added
+    added_to_both(added, of_unit)
+}
+
+impl Recorder {
+    /// The weight of a sample of the lines. None if it is one of units alone: of those that are drawn by their interval, lines take so many
+    /// as their own would have given.
+    fn weight_of_line(&mut self, bytes: usize, counted: usize, drawn: Weight) -> Option<Weight> {
+        let samples = self.samples.as_ref().filter(|samples| !samples.is_over())?;
+        let weight = Weight::new(bytes, counted, samples.interval());
+        // The blocks of a weight are one over the probability.
+        let share = drawn.blocks / weight.blocks;
+        self.chance.happens(share).then_some(weight)
+    }
+
+    /// Takes out a block that is freed: whether it was a sample of the lines, and whether one of a unit.
+    fn remove(&mut self, block: *mut u8) -> (bool, bool) {
+        let address = block.addr();
+        let samples = self.samples.as_mut();
+        let of_line = samples.is_some_and(|samples| samples.remove(address));
+        (of_line, self.units.take_out(address).is_some())
+    }
+}
+
+/// Whether the block is a sample of lines or units, and was one before.
+fn added_to_both(of_line: Added, of_unit: Option<bool>) -> Added {
+    match (of_line, of_unit) {
+        (Added::Replaced, _) | (_, Some(true)) => Added::Replaced,
+        (Added::New, _) | (_, Some(false)) => Added::New,
+        (Added::Not, None) => Added::Not,
+    }
 }
 
 /// Whether tracers are to see the samples of an account: theirs are blocks, and no maps.
@@ -535,7 +633,7 @@ fn has_probes(account: Account) -> bool {
 
 /// The ledger's live bytes, which are compared with the peaks. None if the samples' own sums are exact.
 fn heights(account: Account) -> Option<Heights> {
-    (STATE.interval.load(Relaxed) > 1).then(|| Heights {
+    (STATE.line_interval.load(Relaxed) > 1).then(|| Heights {
         total: LEDGER.bound(Scope::Total),
         account: LEDGER.bound(Scope::Account(account)),
     })
@@ -581,14 +679,13 @@ fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
     let Some(mut held) = hold(inside) else {
         return false;
     };
-    let is_sample = held
-        .as_mut()
-        .is_some_and(|recorder| recorder.samples.remove(block.addr()));
+    let removed = held.as_mut().map(|recorder| recorder.remove(block));
     drop(held);
-    if is_sample && has_probes(account) {
+    let (of_line, of_unit) = removed.unwrap_or_default();
+    if of_line && has_probes(account) {
         probes::freed(block);
     }
-    is_sample
+    of_line || of_unit
 }
 
 /// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Returns whether that is one
@@ -620,7 +717,7 @@ pub(super) fn may_stay(
         return false;
     }
     match state.is_sampling() && counts(account) {
-        true => is_sampled(heap, account) || state.left.get() >= counted(size),
+        true => is_sampled(heap, account) || state.left.get() >= counted(size) && !is_whole(size),
         false => !is_sampled(heap, account),
     }
 }
@@ -642,12 +739,18 @@ pub(super) fn stayed(
     if is_sampled(heap, account) {
         remove(account, block, inside);
         if is_due {
-            take(account, block, bytes, size, inside);
+            take(account, block, bytes, size, units::current(account), inside);
         }
     }
 }
 
 /// Calls `visit` with the addresses of each mapping that the samples lie in.
 pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
-    with(|samples| samples.addresses().for_each(&mut visit));
+    let inside = gate::enter(state().slot(), thread_id());
+    if let Some(held) = hold(&inside)
+        && let Some(Recorder { samples, units, .. }) = held.as_ref()
+    {
+        let of_lines = samples.iter().flat_map(Samples::addresses);
+        of_lines.chain(units.addresses()).for_each(&mut visit);
+    }
 }

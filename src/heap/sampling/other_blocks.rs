@@ -2,11 +2,11 @@
 
 use super::gate::Inside;
 use super::{
-    STATE, counted, gate, generation, has_probes, hold, is_due, is_on, probes, remove, state,
-    switch, take, thread_id,
+    Recorder, STATE, added_to_both, counted, drawn, gate, generation, has_probes, hold, is_due,
+    is_on, probes, remove, state, switch, take, thread_id, units,
 };
 use crate::ledger::Account;
-use pyhost_sampler::{Added, TakenOut, Weight};
+use pyhost_sampler::{Added, TakenOut, UnitSample, Weight};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,7 +43,10 @@ pub(crate) fn booked_inside(
         switch(state, inside);
     }
     let added = match is_due(state, bytes, inside) {
-        true => take(account, block, bytes, bytes, inside),
+        true => {
+            let unit = units::admit(account, bytes, false, inside).unwrap_or(0);
+            take(account, block, bytes, bytes, unit, inside)
+        }
         false => Added::Not,
     };
     // One at this address whose end was not seen is counted already.
@@ -72,7 +75,8 @@ pub(crate) fn unbooked_inside(account: Account, block: *mut u8, inside: &Inside<
 /// A sample that was taken out while its block may go or move, of the samples of that number.
 #[derive(Clone, Copy)]
 pub struct Taken {
-    sample: TakenOut,
+    of_line: Option<TakenOut>,
+    of_unit: Option<UnitSample>,
     generation: u32,
 }
 
@@ -84,53 +88,79 @@ pub fn take_out(account: Account, block: *mut u8) -> Option<Taken> {
     }
     let inside = gate::enter(state().slot(), thread_id());
     let mut held = hold(&inside)?;
-    let sample = held.as_mut()?.samples.take_out(block.addr())?;
+    let Recorder { samples, units, .. } = held.as_mut()?;
+    let samples = samples.as_mut();
+    let of_line = samples.and_then(|samples| samples.take_out(block.addr()));
+    let of_unit = units.take_out(block.addr());
     let generation = STATE.generation.load(Relaxed);
     drop(held);
-    if has_probes(account) {
+    if of_line.is_some() && has_probes(account) {
         probes::freed(block);
     }
+    if of_line.is_none() && of_unit.is_none() {
+        return None;
+    }
     elsewhere(block).fetch_sub(1, Relaxed);
-    Some(Taken { sample, generation })
+    Some(Taken {
+        of_line,
+        of_unit,
+        generation,
+    })
 }
 
 /// Puts back what [`take_out`] took.
 pub fn put_back(account: Account, block: *mut u8, taken: Option<Taken>) {
     if let Some(taken) = taken {
         let inside = gate::enter(state().slot(), thread_id());
-        let is_kept = put_back_grown(block, taken, 1.0, Weight::NONE, &inside);
-        if is_kept && has_probes(account) {
-            let Weight { bytes, blocks, .. } = taken.sample.weight();
+        let is_kept = put_back_grown(block, taken, 1.0, 0, &inside);
+        if is_kept
+            && has_probes(account)
+            && let Some(sample) = taken.of_line
+        {
+            let Weight { bytes, blocks, .. } = sample.weight();
             probes::allocated(block, (bytes / blocks) as usize, bytes);
         }
     }
 }
 
-/// False if it could not be kept.
+/// False if it could not be kept. `growth` is the bytes that it has grown by, if a point fell on them.
 fn put_back_grown(
     block: *mut u8,
     taken: Taken,
     share: f64,
-    growth: Weight,
+    growth: usize,
     inside: &Inside<'_>,
 ) -> bool {
     let Some(mut held) = hold(inside) else {
         return false;
     };
+    let Some(recorder) = held.as_mut() else {
+        return false;
+    };
+    let (mut of_units, mut of_lines) = (Weight::NONE, Weight::NONE);
+    if growth > 0 {
+        let counted = counted(growth) as usize;
+        of_units = drawn(growth, counted).without_block();
+        let weight = recorder.weight_of_line(growth, counted, drawn(growth, counted));
+        of_lines = weight.unwrap_or(Weight::NONE).without_block();
+    }
+    let address = block.addr();
     // The site is one of those samples.
-    let recorder = held
-        .as_mut()
-        .filter(|_| taken.generation == STATE.generation.load(Relaxed));
-    let added = recorder.map(|recorder| {
-        recorder
-            .samples
-            .put_back(block.addr(), taken.sample, share, growth)
-    });
+    let is_same = taken.generation == STATE.generation.load(Relaxed);
+    let samples = recorder.samples.as_mut().filter(|_| is_same);
+    let of_line = samples.zip(taken.of_line);
+    let of_line =
+        of_line.map(|(samples, sample)| samples.put_back(address, sample, share, of_lines));
+    let units = &mut recorder.units;
+    let of_unit = taken
+        .of_unit
+        .and_then(|sample| units.put_back(address, sample, share, of_units));
     drop(held);
-    if added == Some(Added::New) {
+    let added = added_to_both(of_line.unwrap_or(Added::Not), of_unit);
+    if added == Added::New {
         elsewhere(block).fetch_add(1, Relaxed);
     }
-    added.is_some_and(|added| added != Added::Not)
+    added != Added::Not
 }
 
 /// A block that [`take_out`] was called for lies at `block` now, and has `bytes` in place of `before`. Draws for what it has
@@ -155,14 +185,19 @@ pub fn resized(
     let share = bytes.min(before) as f64 / before.max(1) as f64;
     match taken {
         Some(taken) => {
-            let interval = STATE.interval.load(Relaxed);
-            let growth = match is_due {
-                true => Weight::new(growth, counted(growth) as usize, interval).without_block(),
-                false => Weight::NONE,
-            };
+            let growth = if is_due { growth } else { 0 };
             put_back_grown(block, taken, share, growth, &inside);
         }
-        None if is_due && take(account, block, growth, growth, &inside) == Added::New => {
+        None if is_due
+            && take(
+                account,
+                block,
+                growth,
+                growth,
+                units::current(account),
+                &inside,
+            ) == Added::New =>
+        {
             elsewhere(block).fetch_add(1, Relaxed);
         }
         None => {}

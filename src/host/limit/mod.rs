@@ -1,4 +1,5 @@
 //! Caps, and the bounded heap's start.
 
+pub mod budgets;
 pub mod caps;
 pub mod region;

@@ -78,7 +78,30 @@ class track:
         return {}
 
 
+class budget:
+    """A block or function that has no budget: nothing is refused, and every figure is 0. The first one warns."""
+
+    _has_warned = False
+    live_bytes = peak_bytes = error_bytes = refused = 0
+
+    def __init__(self, size, *, name=None):
+        if not budget._has_warned:
+            budget._has_warned = True
+            _warnings.warn(f"pyhost.budget: nothing is refused; {_NOT_HOSTED}", RuntimeWarning, stacklevel=2)
+        self.name = name
+
+    def __call__(self, function, /):
+        return function
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
 _ELSEWHERE = {
+    "_middleware": ("wsgi", "asgi"),
     "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow"),
     "_tracking": ("TrackedAccount",),
     "_expected": ("expect_freed", "check_expected", "Expected", "Kept"),

@@ -57,7 +57,7 @@ const DEBUG_PADS: usize = 24;
 
 /// The role of an object of so many bytes, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
-fn role(asked: usize, error_passes: bool) -> Role {
+pub fn role(asked: usize, error_passes: bool) -> Role {
     let [function, traceback] = sizes_of_function_and_traceback();
     let is = |bytes| asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS;
     let is_frame = || frames::is_frame(asked) || frames::is_frame(asked.wrapping_sub(DEBUG_PADS));
@@ -118,7 +118,7 @@ fn relieve(gil: Gil<'_>) -> Result<(), Raised<'_>> {
 }
 
 /// A line as C has it, cut if it is too long.
-fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
+pub fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
     let most = buffer.len() - 1;
     let length = format_into(&mut buffer[..most], line).len();
     buffer[length] = 0;

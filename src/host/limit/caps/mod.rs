@@ -29,7 +29,7 @@ pub use admission::{error_ended, may_start_thread, notice};
 pub use limits::{CodeBlockLimit, LimitError, get, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Notice, Python, Role, connect};
-pub use refusal::{How, Refusal, last};
+pub use refusal::{How, Refusal, last, record_budget};
 pub use settings::{CapSettings, CapSize, OWNED, Rule, Rules, Share};
 pub use start::start;
 pub use watch::measure_maps_by;

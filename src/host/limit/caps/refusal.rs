@@ -5,6 +5,7 @@
 use super::{limits, watch};
 use crate::bytes::Bytes;
 use crate::heap;
+use crate::heap::sampling::UnitFigures;
 use crate::ledger::{Account, Scope};
 use pyhost_os::cell::Latest;
 use std::fmt;
@@ -66,6 +67,8 @@ pub struct Refusal {
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,
+    /// The budget that was full, with what its unit had.
+    pub budget: Option<UnitFigures>,
     /// What the group's limit leaves this process, if it was a cap of `--cap auto`.
     pub group: Option<watch::Held>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
@@ -77,9 +80,10 @@ pub struct Refusal {
 impl Refusal {
     /// The name of what was full, in reports.
     pub fn scope_name(&self) -> &'static str {
-        match self.is_region {
-            true => "region",
-            false => self.scope.name(),
+        match (self.is_region, &self.budget) {
+            (true, _) => "region",
+            (_, Some(_)) => "budget",
+            _ => self.scope.name(),
         }
     }
 
@@ -100,6 +104,16 @@ impl fmt::Display for Refusal {
         if self.is_region {
             let (size, live) = (Bytes(self.cap), Bytes(self.live));
             return write!(out, "region of {size} is full: {asked} with {live} live");
+        }
+        if let Some(unit) = &self.budget {
+            let (size, live, error) = (Bytes(unit.budget), Bytes(unit.live), Bytes(unit.error()));
+            let name = unit.name.as_str();
+            let space = if name.is_empty() { "" } else { " " };
+            write!(out, "budget of {size}{space}{name} reached: ")?;
+            if self.bytes > 0 {
+                write!(out, "{asked} with ")?;
+            }
+            return write!(out, "{live} live, give or take {error}");
         }
         let scope = self.scope.name();
         match &self.limit {
@@ -221,6 +235,27 @@ pub(super) fn record_region(
     kept(refusal, trace)
 }
 
+/// Keeps as the last refusal a request that a unit's budget has no room for.
+pub fn record_budget(
+    unit: &UnitFigures,
+    account: Account,
+    bytes: usize,
+    how: How,
+    trace: Trace,
+) -> Refusal {
+    let refusal = Refusal {
+        cap: unit.budget,
+        live: unit.live,
+        maps: 0,
+        limit: None,
+        budget: Some(*unit),
+        group: None,
+        is_region: false,
+        ..now(next(), Scope::Total, account, bytes, how)
+    };
+    kept(refusal, trace)
+}
+
 /// A refusal of this moment, without a traceback.
 fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> Refusal {
     let limit = limits::binding(scope);
@@ -243,6 +278,7 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         how,
         is_region: region.is_some() && limit.is_none(),
         limit,
+        budget: None,
         group: watch::held().filter(|_| scope == Scope::Total && limit.is_none()),
         trace: [0; TRACE],
         trace_length: 0,

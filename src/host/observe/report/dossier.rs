@@ -102,6 +102,11 @@ pub fn describe_refusal(refusal: &Refusal, sink: &mut impl Sink) {
         sink.text("file", limit.source.file());
         sink.int("line", i64::from(limit.source.line));
     });
+    sink.object("budget", refusal.budget.as_ref(), |unit, sink| {
+        sink.text("name", unit.name.as_str());
+        sink.int("bytes", unit.budget as i64);
+        sink.int("error_bytes", unit.error() as i64);
+    });
     sink.begin_list("traceback");
     for line in refusal.trace().lines() {
         sink.text("", line.trim_start());

@@ -46,7 +46,7 @@ Return the last request that a cap refused as a dictionary; None where there was
 scope is whose cap it was ('total' or an account), account who was asked, size_bytes how much,
 cap_bytes and live_bytes the cap and what was live, maps_bytes what maps of libraries had of it; how is 'null' where CPython, NumPy or a library
 made an error of it, 'raised' where the host raised MemoryError; limit tells of the block of code
-where it was one of pyhost.limit(); traceback is a list, innermost line first.";
+where it was one of pyhost.limit(), budget of the unit where it was one of pyhost.budget(); traceback is a list, innermost line first.";
 
 const BLOCKS_DOC: &CStr = c"big_blocks()
 --

@@ -39,7 +39,7 @@ macro_rules! part {
     };
 }
 
-static PARTS: [Part; 8] = [
+static PARTS: [Part; 10] = [
     part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _signed _table),
     part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _cell _where),
@@ -47,6 +47,8 @@ static PARTS: [Part; 8] = [
     part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle),
     part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
     part!("leaks.py" of NAME: leaks Leaks),
+    part!("budget.py" of NAME: _budgeted _carry),
+    part!("middleware.py" of NAME: wsgi asgi),
     part!("notebook.py" of NAME: load_ipython_extension unload_ipython_extension),
 ];
 

@@ -4,6 +4,7 @@
 //! import it.
 
 mod arguments;
+mod budget;
 mod buffer;
 mod caps;
 mod dictionary;
@@ -200,8 +201,9 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::one(c"_walk", walk, WALK_DOC),
 ];
 
-const PARTS: [&[Method<Module>]; 8] = [
+const PARTS: [&[Method<Module>]; 9] = [
     &FUNCTIONS,
+    &budget::METHODS,
     &caps::METHODS,
     &heap_check::METHODS,
     &library::METHODS,
@@ -238,6 +240,7 @@ static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
 fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let active = module.gil().bool(true)?;
     module.module_dictionary()?.set(c"active", &active)?;
+    budget::add(module)?;
     buffer::add(module)?;
     limit::add(module)?;
     faults::add(module)?;

@@ -173,7 +173,7 @@ fn figures(module: This<'_, Module>) -> Returned<'_> {
 
 /// Records each allocation with its line until the end; returns False if lines are recorded already.
 fn lines(module: This<'_, Module>) -> Returned<'_> {
-    let begins = !sampling::is_on() && lines::begin(1);
+    let begins = !sampling::has_lines_on() && lines::begin(1);
     if begins {
         if let Some(repeats) = current().as_mut() {
             repeats.has_lines = true;

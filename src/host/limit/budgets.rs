@@ -1,0 +1,130 @@
+//! Budgets of units of work: which unit the calling thread runs, and what becomes of a request that a budget has no room for.
+//!
+//! The unit is the value of a context variable, so a task, a callback and a greenlet have their own. A large request is refused where it is
+//! made. For a small one the thread has its error at its next safe point, if the unit still runs there: never in a task that comes
+//! next. A thread that has no safe point, and an event loop in another thread than the main one, get null; but not where CPython would lose the
+//! error, and not while the collector runs finalizers, which may be anybody's. Until then requests are met.
+//!
+//! The functions that the heap calls run inside the allocator: they do not allocate, lock or panic.
+
+use crate::cpython::contexts::{ContextVariable, is_collecting, post_error, take_error_back};
+use crate::cpython::frames::{self, CodePlace};
+use crate::cpython::functions::add_pending_call;
+use crate::cpython::objects::{Gil, Kept, Kind, Raised};
+use crate::cpython::threads;
+use crate::heap::UnitDecisions;
+use crate::heap::sampling::{self, UnitFigures, UnitNumber};
+use crate::ledger::{Account, Asker, LEDGER};
+use crate::limit::caps::cap_errors::{as_text, role};
+use crate::limit::caps::{self, How, Role};
+use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What the heap asks of budgets.
+pub const DECISIONS: UnitDecisions = UnitDecisions {
+    current: || VARIABLE.look(|unit| unit.number.get()).unwrap_or(0),
+    refuses,
+};
+
+/// The unit of the calling thread's context.
+pub static VARIABLE: ContextVariable<Budget> = ContextVariable::new();
+
+/// The value of a `pyhost.budget`.
+pub struct Budget {
+    /// The bytes that its unit may have.
+    pub bytes: u64,
+    /// The name that it was given.
+    pub name: Option<Box<str>>,
+    /// The heap's number of the unit; 0 before its first block.
+    pub number: Cell<UnitNumber>,
+    /// What the variable had before the block that runs.
+    pub before: Cell<Option<Kept>>,
+    /// Whether the block runs.
+    pub is_open: Cell<bool>,
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        sampling::release_unit(self.number.get());
+    }
+}
+
+pyhost_os::state! {
+    /// The errors of units in the main thread.
+    static STATE: BudgetErrors {
+        /// Python was asked for a safe point, and has not had one since.
+        is_posted: AtomicBool = AtomicBool::new(false),
+    }
+}
+
+/// From this size on a request is refused where it is made. CPython 3.13.0 raises SystemError if `compile` is refused 17 KiB.
+const LARGE: usize = 64 << 10;
+/// Safe points that the main thread may miss before a request is refused.
+const ATTEMPTS: u8 = 3;
+
+fn refuses(unit: &UnitFigures, account: Account, size: usize, may_be_refused: bool) -> bool {
+    if frames::is_finalizing() || is_collecting() {
+        return false;
+    }
+    // Libraries end the process for null.
+    let surfaces = may_be_refused && account.asker() != Asker::Libraries;
+    let place = frames::place(false);
+    let is_large = size >= LARGE && (size as u64 > unit.room() || !place.is_fragile());
+    let is_refused = surfaces
+        && (is_large || !(waits(unit, account, size, place)) && role(size, true) == Role::Plain);
+    if is_refused {
+        take_error_back(); // else there would be two
+        raised(unit, account, size, How::Null);
+    }
+    is_refused
+}
+
+/// Whether the unit's error for a small request comes without a refusal of this one.
+fn waits(unit: &UnitFigures, account: Account, size: usize, place: CodePlace) -> bool {
+    if place.is_fragile() || matches!(place, CodePlace::Nowhere) {
+        return true; // the code that is called next has it
+    }
+    if unit.live > unit.ceiling() + unit.room() / 2 {
+        return false; // a loop in C
+    }
+    if threads::is_main() {
+        post();
+        return unit.missed < ATTEMPTS;
+    }
+    let is_posted = post_error();
+    if is_posted {
+        raised(unit, account, size, How::Raised);
+    }
+    is_posted
+}
+
+fn post() {
+    if !STATE.is_posted.swap(true, Relaxed) && !add_pending_call(surface) {
+        STATE.is_posted.store(false, Relaxed);
+    }
+}
+
+fn raised(unit: &UnitFigures, account: Account, size: usize, how: How) -> caps::Refusal {
+    sampling::note_error(unit.number, true);
+    LEDGER.count_refusal(account);
+    caps::record_budget(unit, account, size, how, frames::trace)
+}
+
+/// Raises the error of the unit that runs, if this is the place for it.
+fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
+    STATE.is_posted.store(false, Relaxed);
+    let number = VARIABLE.look(|unit| unit.number.get());
+    let Some(unit) = number.and_then(|number| sampling::exhausted(number, 0)) else {
+        return Ok(());
+    };
+    let place = frames::place(false);
+    let is_no_place = place.is_fragile() || matches!(place, CodePlace::Nowhere | CodePlace::Jump);
+    if is_no_place || is_collecting() {
+        sampling::note_error(unit.number, false);
+        return Ok(());
+    }
+    let refusal = raised(&unit, Account::Obj, 0, How::Raised);
+    let mut text = [0; 256];
+    Err(gil.raise_text(Kind::Memory, as_text(&mut text, format_args!("{refusal}"))))
+}

@@ -1,0 +1,229 @@
+//! `pyhost.budget`: a context manager and decorator that bounds the live bytes of a unit of work. A heap type; its begin and end are written
+//! against the C API so that no error of the unit can be raised in them.
+
+use super::arguments::size;
+use super::library;
+use crate::bytes::Bytes;
+use crate::cpython::contexts::take_error_back;
+use crate::cpython::functions::{
+    Arguments, Attribute, Class, Method, Module, Signature, Slot, Table, This, add_class,
+};
+use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::cpython::{self, objects::or_none};
+use crate::heap;
+use crate::heap::sampling::{self, UnitFigures};
+use crate::limit::budgets::{Budget, VARIABLE};
+use crate::python::hooks::domains;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const DOC: &CStr = c"budget(size, *, name=None)
+--
+
+Context manager and decorator that bounds what a unit of work may have:
+
+    with pyhost.budget('64M', name='GET /report') as b:
+        work()
+
+A unit is what runs in the block: tasks, callbacks, threads and executors that begin in it too, until the block ends. Its
+bytes are those of the live blocks that it allocated, whoever frees them. A request past size raises MemoryError in the unit, and nowhere
+else; pyhost.last_refusal() has its name. To handle the error the unit gets up to an eighth of size, at least 1 MiB, more. Budgets nest, and
+any number may be open.
+
+live_bytes and peak_bytes are estimates by samples, exact for blocks of 256 KiB and more; error_bytes is the standard error of live_bytes.
+As a decorator of a function, a coroutine function or a generator each call is a unit.";
+
+const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nBegin the unit.";
+const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nEnd the unit.";
+
+/// Samples of a full budget, and the bounds of their interval.
+const SAMPLES: u64 = 2048;
+const INTERVALS: (u64, u64) = (16 << 10, 256 << 10);
+
+/// Tries of a call that the unit's own error may reach.
+const TRIES: usize = 8;
+
+static CARRIES: AtomicBool = AtomicBool::new(false);
+
+fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<2> = Signature::new(c"O|$O:budget", [c"size", c"name"]);
+    let [asked, name] = arguments.parse(&SIGNATURE)?;
+    let bytes = asked.map_or(Ok(0), |asked| size("budget", asked))?;
+    let name = match name.filter(|name| !name.is_none()) {
+        None => None,
+        Some(name) => {
+            let text = name.with_text(|text| String::from_utf8_lossy(text).into());
+            let error = || class.gil().raise(Kind::Type, "budget: name must be a str");
+            Some(text.ok_or_else(error)?)
+        }
+    };
+    class.instance(Budget {
+        bytes,
+        name,
+        number: Cell::new(0),
+        before: Cell::new(None),
+        is_open: Cell::new(false),
+    })
+}
+
+/// Begins to sample for a budget.
+fn begin<'a>(budget: This<'a, Budget>) -> Result<(), Raised<'a>> {
+    let gil = budget.gil();
+    let interval = (budget.bytes / SAMPLES).clamp(INTERVALS.0, INTERVALS.1);
+    let reason = if cpython::IS_FREE_THREADED {
+        "this Python has no GIL"
+    } else if !gil.is_of_main_interpreter() {
+        "this is a sub-interpreter; expected the main one"
+    } else if !heap::has_heaps() {
+        "malloc is left to another allocator"
+    } else if !sampling::begin_units(interval) {
+        "the script has ended"
+    } else {
+        domains::follow_samples();
+        VARIABLE.begin(c"pyhost.budget", budget.object())?;
+        if !CARRIES.swap(true, Relaxed) {
+            library::attribute(gil, c"_carry")?.call(&[])?;
+        }
+        return Ok(());
+    };
+    Err(gil.raise(Kind::Runtime, &format!("budget: {reason}")))
+}
+
+fn enter(budget: This<'_, Budget>) -> Returned<'_> {
+    let gil = budget.gil();
+    if budget.is_open.get() {
+        let text = "budget: its block is running already; expected one budget for each block";
+        return Err(gil.raise(Kind::Runtime, text));
+    }
+    begin(budget)?;
+    let before = VARIABLE.get(gil);
+    if budget.number.get() == 0 {
+        let around = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
+        let name = budget.name.as_deref().unwrap_or_default();
+        let number = sampling::add_unit(around, budget.bytes, name);
+        budget.number.set(number.ok_or_else(|| gil.no_memory())?);
+    }
+    VARIABLE.set(budget.object())?;
+    budget.before.set(before.map(|before| before.keep()));
+    budget.is_open.set(true);
+    sampling::set_open(budget.number.get(), true);
+    Ok(budget.object().to_owned())
+}
+
+/// Ends the unit, in the context in which it began or in another one.
+fn exit(budget: This<'_, Budget>) -> Returned<'_> {
+    let gil = budget.gil();
+    if budget.is_open.replace(false) {
+        sampling::set_open(budget.number.get(), false);
+        take_error_back(); // it would come outside of the block
+        let before = budget.before.take().map(|before| before.release(gil));
+        let is_current = VARIABLE.get(gil).is_some_and(|it| it.is(budget.object()));
+        let before = before.unwrap_or_else(|| gil.none());
+        // By now a refusal is that of a budget around this one.
+        for _ in 0..TRIES {
+            if !is_current || or_none(VARIABLE.set(&before)).is_some() {
+                break;
+            }
+        }
+    }
+    Ok(gil.none())
+}
+
+fn call<'a>(budget: This<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
+    const SIGNATURE: Signature<1> = Signature::new(c"O:budget", [c""]);
+    let gil = budget.gil();
+    let [function] = arguments.parse(&SIGNATURE)?;
+    let Some(function) = function.filter(|function| function.is_callable()) else {
+        return Err(gil.raise(Kind::Type, "budget: expected a function to decorate"));
+    };
+    let (bytes, name) = (gil.unsigned(budget.bytes)?, name(budget)?);
+    library::attribute(gil, c"_budgeted")?.call(&[function, &bytes, &name])
+}
+
+fn name(budget: This<'_, Budget>) -> Returned<'_> {
+    let gil = budget.gil();
+    let name = budget.name.as_deref();
+    name.map_or_else(|| Ok(gil.none()), |name| gil.text(name))
+}
+
+fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {
+    let figures = sampling::figures_of(budget.number.get());
+    budget.gil().unsigned(figures.as_ref().map_or(0, figure))
+}
+
+fn repr(budget: This<'_, Budget>) -> Returned<'_> {
+    let state = if budget.is_open.get() { ", open" } else { "" };
+    let name = budget.name.as_deref().unwrap_or_default();
+    let space = if name.is_empty() { "" } else { " " };
+    let bytes = Bytes(budget.bytes);
+    let text = format!("<pyhost.budget of {bytes}{space}{name}{state}>");
+    budget.gil().text(&text)
+}
+
+fn current(module: This<'_, Module>) -> Returned<'_> {
+    let gil = module.gil();
+    Ok(VARIABLE.get(gil).unwrap_or_else(|| gil.none()))
+}
+
+/// Makes a budget, or None, the calling thread's own; returns the former.
+fn switch<'a>(module: This<'a, Module>, budget: &Object<'a>) -> Returned<'a> {
+    let former = current(module)?;
+    if !former.is(budget) {
+        take_error_back();
+        VARIABLE.set(budget)?;
+    }
+    Ok(former)
+}
+
+/// The functions, for the module's table.
+pub const METHODS: [Method<Module>; 2] = [
+    Method::plain(c"_current_budget", current, c""),
+    Method::one(c"_switch_budget", switch, c""),
+];
+
+static TYPE_METHODS: Table<Method<Budget>, 2> = Table::new([
+    Method::plain(c"__enter__", enter, ENTER_DOC),
+    Method::any(c"__exit__", exit, EXIT_DOC),
+]);
+
+static ATTRIBUTES: Table<Attribute<Budget>, 6> = Table::new([
+    Attribute::<Budget>::new(c"name", name, c"The name that it was given, or None."),
+    Attribute::<Budget>::new(
+        c"size_bytes",
+        |budget| budget.gil().unsigned(budget.bytes),
+        c"The bytes that the unit may have.",
+    ),
+    Attribute::<Budget>::new(
+        c"live_bytes",
+        |budget| figure(budget, |unit| unit.live),
+        c"The live bytes of the unit, with those of the budgets in it.",
+    ),
+    Attribute::<Budget>::new(
+        c"peak_bytes",
+        |budget| figure(budget, |unit| unit.peak),
+        c"The most of them so far.",
+    ),
+    Attribute::<Budget>::new(
+        c"error_bytes",
+        |budget| figure(budget, UnitFigures::error),
+        c"The standard error of live_bytes.",
+    ),
+    Attribute::<Budget>::new(
+        c"refused",
+        |budget| figure(budget, |unit| unit.refused.into()),
+        c"How many errors the budget has caused.",
+    ),
+]);
+
+/// Adds the type to a module that is being executed.
+pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
+    let slots = [
+        Slot::new(new),
+        Slot::call(call),
+        Slot::repr(repr),
+        Slot::methods(&TYPE_METHODS),
+        Slot::attributes(&ATTRIBUTES),
+    ];
+    add_class(module, c"pyhost.budget", DOC, slots)
+}

@@ -1,0 +1,417 @@
+//! Units of work that have a budget: which of them allocated the live sampled blocks.
+//!
+//! A block's unit is the one that ran when the block was allocated, whoever frees it. A unit's live bytes are the sum of the weights of its
+//! samples and of those of the units within it. Its entry lasts as long as something refers to it: the owner of its number, a unit within
+//! it, or a live sample.
+//!
+//! As [`crate::Samples`] this is plain data behind the caller's lock, in memory of the system alone.
+
+use crate::chance::Weight;
+use crate::hidden;
+use crate::index::Index;
+use pyhost_os::mmap_vec::MmapVec;
+use std::ops::Range;
+
+/// The number of a unit; 0 is none.
+pub type UnitNumber = u32;
+
+/// The longest name that is kept, in bytes.
+const NAME: usize = 64;
+
+/// A unit's name, cut if it is too long.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitName {
+    text: [u8; NAME],
+    length: u8,
+}
+
+impl UnitName {
+    /// The first part of a text.
+    pub fn new(name: &str) -> Self {
+        let mut text = [0; NAME];
+        let most = name.len().min(NAME);
+        let ends = |length: &usize| name.is_char_boundary(*length);
+        let length = (0..=most).rev().find(ends).unwrap_or(0);
+        text[..length].copy_from_slice(&name.as_bytes()[..length]);
+        UnitName {
+            text,
+            length: length as u8,
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+/// What a unit has, and may have.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitFigures {
+    /// Its number.
+    pub number: UnitNumber,
+    /// The bytes that it may have.
+    pub budget: u64,
+    /// Estimated live bytes.
+    pub live: u64,
+    /// The most of them so far.
+    pub peak: u64,
+    /// The square of the standard error of the live bytes.
+    pub variance: u64,
+    /// Its errors so far.
+    pub refused: u32,
+    /// Safe points at which its error could not be raised, since the last error.
+    pub missed: u8,
+    /// It has an error, and some room for handling it.
+    pub has_error: bool,
+    /// Its name.
+    pub name: UnitName,
+}
+
+impl UnitFigures {
+    /// The standard error of the live bytes.
+    pub fn error(&self) -> u64 {
+        self.variance.isqrt()
+    }
+
+    /// Bytes above the budget in which its error is handled.
+    pub fn room(&self) -> u64 {
+        (self.budget / 8).max(1 << 20)
+    }
+
+    /// Live bytes up to which requests are met.
+    pub fn ceiling(&self) -> u64 {
+        match self.has_error {
+            true => self.budget.saturating_add(self.room()),
+            false => self.budget,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Unit {
+    figures: UnitFigures,
+    parent: UnitNumber,
+    /// 0 if the entry is free.
+    references: u32,
+    /// Which of the entry's units it is.
+    generation: u32,
+    is_open: bool,
+}
+
+/// A live sampled block of a unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnitSample {
+    address: u64,
+    bytes: u64,
+    variance: u64,
+    unit: UnitNumber,
+    generation: u32,
+}
+
+/// All units of a process, and their samples.
+pub struct Units {
+    units: MmapVec<Unit>,
+    samples: Index<UnitSample>,
+    /// The first free entry, whose parent is the next one.
+    free: UnitNumber,
+}
+
+impl Units {
+    /// No units.
+    pub const fn none() -> Self {
+        Units {
+            units: MmapVec::new(),
+            samples: Index::new(),
+            free: 0,
+        }
+    }
+
+    fn at(&mut self, number: UnitNumber) -> Option<&mut Unit> {
+        self.units.get_mut((number as usize).wrapping_sub(1))
+    }
+
+    /// Makes a unit within another one, or within none; it is closed. None without memory for it. The caller owns its number until
+    /// [`Self::release`].
+    pub fn add(&mut self, parent: UnitNumber, budget: u64, name: &str) -> Option<UnitNumber> {
+        let parent = self.open_one(parent);
+        let figures = UnitFigures {
+            number: 0,
+            budget,
+            live: 0,
+            peak: 0,
+            variance: 0,
+            refused: 0,
+            missed: 0,
+            has_error: false,
+            name: UnitName::new(name),
+        };
+        let unit = Unit {
+            figures,
+            parent,
+            references: 1,
+            generation: 0,
+            is_open: false,
+        };
+        let mut number = self.free;
+        if let Some(free) = self.at(number) {
+            let generation = free.generation + 1;
+            let next = std::mem::replace(free, Unit { generation, ..unit }).parent;
+            self.free = next;
+        } else if self.units.push(unit) {
+            number = self.units.len() as UnitNumber;
+        } else {
+            return None;
+        }
+        self.at(number)?.figures.number = number;
+        if let Some(parent) = self.at(parent) {
+            parent.references += 1;
+        }
+        Some(number)
+    }
+
+    /// A unit's block begins, or ends.
+    pub fn set_open(&mut self, number: UnitNumber, is_open: bool) {
+        if let Some(unit) = self.at(number) {
+            unit.is_open = is_open;
+        }
+    }
+
+    /// Gives up a reference to a unit.
+    pub fn release(&mut self, mut number: UnitNumber) {
+        let mut free = self.free;
+        while let Some(unit) = self.at(number) {
+            unit.references -= 1;
+            if unit.references > 0 {
+                return;
+            }
+            let parent = std::mem::replace(&mut unit.parent, free);
+            free = number;
+            self.free = free;
+            number = parent;
+        }
+    }
+
+    /// The unit itself while its block runs, else the next one around it whose block does; 0 if there is none.
+    pub fn open_one(&self, mut number: UnitNumber) -> UnitNumber {
+        while let Some(unit) = self.units.get((number as usize).wrapping_sub(1))
+            && !unit.is_open
+        {
+            number = unit.parent;
+        }
+        number
+    }
+
+    /// The unit or one around it, innermost first, whose budget has no room for `bytes` more.
+    pub fn exhausted(&self, mut number: UnitNumber, bytes: u64) -> Option<UnitFigures> {
+        while let Some(unit) = self.units.get((number as usize).wrapping_sub(1)) {
+            if unit.figures.live.saturating_add(bytes) > unit.figures.ceiling() {
+                return Some(unit.figures);
+            }
+            number = unit.parent;
+        }
+        None
+    }
+
+    /// The unit has its error, or its error could not be raised.
+    pub fn note_error(&mut self, number: UnitNumber, is_raised: bool) {
+        if let Some(Unit { figures, .. }) = self.at(number) {
+            figures.has_error |= is_raised;
+            figures.refused += u32::from(is_raised);
+            figures.missed = match is_raised {
+                true => 0,
+                false => figures.missed.saturating_add(1),
+            };
+        }
+    }
+
+    /// The figures of a unit.
+    pub fn figures(&self, number: UnitNumber) -> Option<UnitFigures> {
+        let unit = self.units.get((number as usize).wrapping_sub(1))?;
+        Some(unit.figures)
+    }
+
+    /// Adds a sample of the open one of a unit. Returns whether it replaces one at the same address, whose end was not seen; `None` if there is no
+    /// memory for it, or no such unit.
+    pub fn allocated(
+        &mut self,
+        number: UnitNumber,
+        address: usize,
+        weight: Weight,
+    ) -> Option<bool> {
+        let number = self.open_one(number);
+        let generation = self.at(number).map_or(0, |unit| unit.generation);
+        self.put(UnitSample {
+            address: hidden(address),
+            bytes: weight.bytes.round() as u64,
+            variance: weight.variance.round() as u64,
+            unit: number,
+            generation,
+        })
+    }
+
+    fn put(&mut self, sample: UnitSample) -> Option<bool> {
+        let is_replaced = self.take_out(!sample.address as usize).is_some();
+        self.at(sample.unit)
+            .filter(|unit| unit.references > 0 && unit.generation == sample.generation)?;
+        self.samples.insert(sample, |entry| entry.address)?;
+        let mut number = sample.unit;
+        while let Some(unit) = self.at(number) {
+            unit.references += u32::from(number == sample.unit);
+            let figures = &mut unit.figures;
+            figures.live += sample.bytes;
+            figures.variance += sample.variance;
+            figures.peak = figures.peak.max(figures.live);
+            number = unit.parent;
+        }
+        Some(is_replaced)
+    }
+
+    /// Takes out the sample at `address`, which is freed, or may come back by [`Self::put_back`].
+    pub fn take_out(&mut self, address: usize) -> Option<UnitSample> {
+        let sample = self
+            .samples
+            .remove(hidden(address), |entry| entry.address)?;
+        let mut number = sample.unit;
+        while let Some(unit) = self.at(number) {
+            let figures = &mut unit.figures;
+            figures.live -= sample.bytes;
+            figures.variance -= sample.variance;
+            if figures.live < figures.budget / 8 * 7 {
+                (figures.has_error, figures.missed) = (false, 0);
+            }
+            number = unit.parent;
+        }
+        self.release(sample.unit);
+        Some(sample)
+    }
+
+    /// Puts back a sample that was taken out, maybe at another address: `share` of its bytes are still there, and it has grown by
+    /// `growth`. None if the unit is gone.
+    pub fn put_back(
+        &mut self,
+        address: usize,
+        taken: UnitSample,
+        share: f64,
+        growth: Weight,
+    ) -> Option<bool> {
+        let part = |whole: u64, share: f64, growth: f64| (whole as f64 * share + growth).round();
+        let sample = UnitSample {
+            address: hidden(address),
+            bytes: part(taken.bytes, share, growth.bytes) as u64,
+            variance: part(taken.variance, share * share, growth.variance) as u64,
+            ..taken
+        };
+        self.put(sample)
+    }
+
+    /// The mappings of the tables; some are empty.
+    pub fn addresses(&self) -> [Range<usize>; 2] {
+        [self.units.addresses(), self.samples.addresses()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+    use std::collections::HashMap;
+
+    fn whole(bytes: usize) -> Weight {
+        Weight::new(bytes, bytes, 1)
+    }
+
+    #[test]
+    fn sums_of_units_are_those_of_a_naive_oracle() {
+        const STEPS: usize = if cfg!(miri) { 300 } else { 3000 };
+        let mut units = Units::none();
+        let mut chance = Chance::new(7);
+        let mut draw = |below: usize| chance.distance(1 << 20) as usize % below;
+        // The parent of each unit, and the unit and bytes of each block.
+        let mut parents: HashMap<UnitNumber, UnitNumber> = HashMap::new();
+        let mut blocks: HashMap<usize, (UnitNumber, usize)> = HashMap::new();
+        for _ in 0..STEPS {
+            let known: Vec<UnitNumber> = parents.keys().copied().collect();
+            match draw(5) {
+                0 if known.len() < 40 => {
+                    let parent = known.get(draw(50)).copied().unwrap_or(0);
+                    let number = units.add(parent, 1 << 40, "unit").unwrap();
+                    units.set_open(number, true);
+                    assert_eq!(parents.insert(number, parent), None);
+                }
+                1 | 2 if !known.is_empty() => {
+                    let (unit, address, bytes) =
+                        (known[draw(known.len())], draw(300) + 1, draw(5000));
+                    let is_replaced = units.allocated(unit, address, whole(bytes));
+                    let former = blocks.insert(address, (unit, bytes));
+                    assert_eq!(is_replaced, Some(former.is_some()));
+                }
+                3 => {
+                    let address = draw(300) + 1;
+                    assert_eq!(
+                        units.take_out(address).is_some(),
+                        blocks.remove(&address).is_some()
+                    );
+                }
+                _ => {
+                    let address = draw(300) + 1;
+                    let taken = units.take_out(address);
+                    assert_eq!(taken.is_some(), blocks.contains_key(&address));
+                    if let Some(taken) = taken {
+                        assert_eq!(
+                            units.put_back(address, taken, 1.0, Weight::NONE),
+                            Some(false)
+                        );
+                    }
+                }
+            }
+            for &unit in parents.keys() {
+                let is_within = |mut inner: UnitNumber| loop {
+                    match inner {
+                        0 => break false,
+                        _ if inner == unit => break true,
+                        _ => inner = parents[&inner],
+                    }
+                };
+                let of = blocks.values().filter(|(owner, _)| is_within(*owner));
+                let live: usize = of.map(|(_, bytes)| bytes).sum();
+                assert_eq!(units.figures(unit).unwrap().live, live as u64);
+            }
+        }
+        // An entry is free once nothing refers to it, and then it is used again.
+        parents.keys().for_each(|unit| units.release(*unit));
+        blocks
+            .keys()
+            .for_each(|address| assert!(units.take_out(*address).is_some()));
+        let count = units.units.len();
+        assert!((0..count).all(|_| units.add(0, 1, "").is_some()));
+        assert_eq!((units.free, units.units.len()), (0, count));
+    }
+
+    #[test]
+    fn a_request_meets_the_lowest_budget_around_it() {
+        let mut units = Units::none();
+        let outer = units.add(0, 10 << 20, "outer").unwrap();
+        units.set_open(outer, true);
+        let inner = units.add(outer, 100 << 20, "inner").unwrap();
+        // Its block does not run: what its tasks allocate is the outer one's.
+        assert_eq!(units.open_one(inner), outer);
+        units.set_open(inner, true);
+        assert_eq!(units.open_one(inner), inner);
+        units.allocated(inner, 64, whole(9 << 20)).unwrap();
+        assert!(units.exhausted(inner, 1 << 20).is_none());
+        let exhausted = units.exhausted(inner, (1 << 20) + 1).unwrap();
+        assert_eq!(
+            (exhausted.number, exhausted.name.as_str()),
+            (outer, "outer")
+        );
+        // Room for the error, once, until much of it is freed.
+        units.note_error(outer, true);
+        assert!(units.exhausted(inner, 2 << 20).is_none());
+        assert!(units.exhausted(inner, (5 << 20) / 2).is_some());
+        assert!(units.take_out(64).is_some());
+        assert!(units.exhausted(inner, 11 << 20).is_some());
+        assert_eq!(units.figures(outer).unwrap().refused, 1);
+        assert_eq!(UnitName::new(&"ä".repeat(40)).as_str(), "ä".repeat(32));
+    }
+}
