@@ -107,7 +107,8 @@ def main():
         size = sum(map(len, blocks))
         assert 20 * MIB < size < 40 * MIB, size
         del blocks, held
-        assert pyhost.last_refusal()["maps_bytes"] == 24 * MIB, pyhost.last_refusal()
+        maps = pyhost.last_refusal()["maps_bytes"]  # ctypes may have a page
+        assert 24 * MIB <= maps < 24 * MIB + (64 << 10), pyhost.last_refusal()
         # The two are names of one cap.
         assert pyhost.get_cap() == pyhost.get_cap("owned") == 64 * MIB
         pyhost.set_cap("48M", "owned")

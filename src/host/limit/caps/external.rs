@@ -263,7 +263,8 @@ fn look(limit: u64, left: i64) {
         if has_room(limit, left - ERROR.asked.load(Relaxed) as i64) {
             ERROR.last.forget();
         }
-    } else if left < zone(limit) && is_at_work(limit) && watch::has_grown() {
+    }
+    if left < zone(limit).max(watch::step()) && is_at_work(limit) && watch::has_grown() {
         call_for(limit, left, mapped() - zone(limit) / 4, 0);
     }
 }

@@ -119,6 +119,8 @@ pyhost_os::state! {
         /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
         left: AtomicI64 = AtomicI64::new(0),
         mapped_since: AtomicI64 = AtomicI64::new(0),
+        /// By how much maps have grown lately from one reading to the next.
+        step: AtomicI64 = AtomicI64::new(0),
         /// Whether more was charged beside the ledger's live bytes than at the reading before.
         has_grown: AtomicBool = AtomicBool::new(false),
         /// Bytes charged then beside the ledger's live bytes, and those of them that other processes of the group have.
@@ -264,7 +266,10 @@ pub(super) fn is_near() -> bool {
 /// Asks for the files to be read at the next chance.
 pub(super) fn look_soon() {
     STATE.next_time.store(0, Relaxed);
-    STATE.is_given_back.store(true, Relaxed);
+    if !STATE.is_given_back.swap(true, Relaxed) && is_near() {
+        // Live bytes may stay below the bounds of before.
+        LEDGER.close_cells();
+    }
 }
 
 /// Microseconds of the monotonic clock.
@@ -377,9 +382,12 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
     // Not the time in which the thread had no processor.
     let most = DURATION + (zone::mapped() >> 20);
     STATE.duration.store((now - time).min(most), Relaxed);
-    let maps = maps?;
-    limits::set_maps(maps);
-    let maps = maps as i64;
+    let (maps, before) = (maps? as i64, limits::maps() as i64);
+    limits::set_maps(maps as u64);
+    if maps - before >= LEAST_MAPPED {
+        let step = (maps - before).max(STATE.step.load(Relaxed) / 2);
+        STATE.step.store(step, Relaxed);
+    }
     let left = height as i64 - live - maps;
     Some(Reading {
         limit,
@@ -394,6 +402,12 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
 /// Whether more is charged beside the ledger's live bytes than at the reading before.
 pub(super) fn has_grown() -> bool {
     STATE.has_grown.load(Relaxed)
+}
+
+/// What libraries may touch of what they have mapped before anybody looks again, at most a quarter of what they have touched: as much
+/// as lately. 0 beneath the charges.
+pub(super) fn step() -> i64 {
+    STATE.step.load(Relaxed).min(limits::maps() as i64 / 4)
 }
 
 /// The limit that is followed.
