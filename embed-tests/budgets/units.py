@@ -77,14 +77,18 @@ class Run:
                           "error": error, "growth": live}), flush=True)
 
 
-def of_tasks(run):
+def of_tasks(run, work=None):
+    """Tasks that do the work themselves, or await what `work` returns for a task's number."""
+    async def steps(number):
+        for _ in run.steps(number):
+            await asyncio.sleep(0)
+
     async def unit(number, begin, end):
         with pyhost.budget(BUDGET, name=f"task {number}") as budget:
             run.units.append(budget)
             await begin.wait()
             try:
-                for _ in run.steps(number):
-                    await asyncio.sleep(0)
+                await (work or steps)(number)
             except BaseException as error:
                 run.ended(number, error)
             else:
@@ -109,37 +113,12 @@ def of_tasks(run):
 
 def of_pool(run):
     """Tasks whose work is done by the threads of a pool."""
-    def work(number):
+    def all_steps(number):
         for _ in run.steps(number):
             pass
 
-    async def unit(number, pool, begin, end):
-        with pyhost.budget(BUDGET, name=f"job {number}") as budget:
-            run.units.append(budget)
-            await begin.wait()
-            try:
-                await asyncio.get_running_loop().run_in_executor(pool, work, number)
-            except BaseException as error:
-                run.ended(number, error)
-            else:
-                run.ended(number, None)
-            run.ready += 1
-            await end.wait()
-
-    async def main():
-        begin, end = asyncio.Event(), asyncio.Event()
-        with ThreadPoolExecutor(8) as pool:
-            tasks = [asyncio.ensure_future(unit(number, pool, begin, end)) for number in range(len(run.plans))]
-            await asyncio.sleep(0.05)
-            run.begin()
-            begin.set()
-            while run.ready < len(tasks):
-                await asyncio.sleep(0.01)
-            run.look()
-            end.set()
-            await asyncio.gather(*tasks)
-
-    asyncio.run(main())
+    with ThreadPoolExecutor(8) as pool:
+        of_tasks(run, lambda number: asyncio.get_running_loop().run_in_executor(pool, all_steps, number))
 
 
 def of_threads(run):

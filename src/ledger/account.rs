@@ -58,7 +58,7 @@ impl Account {
     /// The accounts with a heap beside the main one, which is `Native`'s; those with the most blocks first.
     pub const WITH_HEAP: [Account; 5] = [Self::Obj, Self::Mem, Self::Raw, Self::Numpy, Self::Arena];
 
-    /// The account of an index that was kept; `Native` of one that is none.
+    /// The account with this index; `Native` if there is no such account.
     pub fn at(index: usize) -> Account {
         *Account::ALL.get(index).unwrap_or(&Account::Native)
     }

@@ -1,7 +1,7 @@
 //! Units of work that have a budget: which of them allocated the live sampled blocks.
 //!
-//! A block's unit is the one that ran when the block was allocated, whoever frees it. A unit's live bytes are the sum of the weights of its
-//! samples and of those of the units within it. Its entry lasts as long as something refers to it: the owner of its number, a unit within
+//! A block belongs to the unit that allocated it until it is freed. A unit's live bytes are the weights of its samples, with those of the
+//! units within it. Its entry lasts as long as something refers to it: the owner of its number, a unit within
 //! it, or a live sample.
 //!
 //! As [`crate::Samples`] this is plain data behind the caller's lock, in memory of the system alone.
@@ -12,7 +12,7 @@ use crate::index::Index;
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
-/// The number of a unit; 0 is none.
+/// The number of a unit; 0 stands for no unit.
 pub type UnitNumber = u32;
 
 /// The longest name that is kept, in bytes.
@@ -45,7 +45,7 @@ impl UnitName {
     }
 }
 
-/// What a unit has, and may have.
+/// The live bytes of a unit, its budget and its errors.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitFigures {
     /// Its number.
@@ -241,17 +241,18 @@ impl Units {
     ) -> Option<bool> {
         let number = self.open_one(number);
         let generation = self.at(number).map_or(0, |unit| unit.generation);
-        self.put(UnitSample {
+        let sample = UnitSample {
             address: hidden(address),
             bytes: weight.bytes.round() as u64,
             variance: weight.variance.round() as u64,
             unit: number,
             generation,
-        })
+        };
+        self.put(address, sample)
     }
 
-    fn put(&mut self, sample: UnitSample) -> Option<bool> {
-        let is_replaced = self.take_out(!sample.address as usize).is_some();
+    fn put(&mut self, address: usize, sample: UnitSample) -> Option<bool> {
+        let is_replaced = self.take_out(address).is_some();
         self.at(sample.unit)
             .filter(|unit| unit.references > 0 && unit.generation == sample.generation)?;
         self.samples.insert(sample, |entry| entry.address)?;
@@ -302,7 +303,7 @@ impl Units {
             variance: part(taken.variance, share * share, growth.variance) as u64,
             ..taken
         };
-        self.put(sample)
+        self.put(address, sample)
     }
 
     /// The mappings of the tables; some are empty.

@@ -1,9 +1,9 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
 argv: polars, query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
-times as much), numpy, torch, mmap, or mixed, which takes turns of objects and of all those that are there; bytes of a step; the file
-that is told which library had mapped how much before all was dropped, and after the first step, what the process has of files and
-stacks.
+times as much), numpy, torch, mmap, or mixed, which takes turns of objects and of all those that are there; bytes of a step; a file.
+After the first step the bytes of the process's files and stacks are written there, and before all is dropped the bytes that each
+library has mapped.
 """
 
 import errno

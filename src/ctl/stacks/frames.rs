@@ -25,17 +25,14 @@ pub enum View {
 }
 
 impl View {
-    pub const ALL: [View; 6] = {
-        use View::{Allocated, AtAccountPeak, AtPeak, AtResidentPeak, Grown, Live};
-        [
-            AtPeak,
-            AtAccountPeak,
-            AtResidentPeak,
-            Live,
-            Allocated,
-            Grown,
-        ]
-    };
+    pub const ALL: [View; 6] = [
+        View::AtPeak,
+        View::AtAccountPeak,
+        View::AtResidentPeak,
+        View::Live,
+        View::Allocated,
+        View::Grown,
+    ];
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {

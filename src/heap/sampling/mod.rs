@@ -67,8 +67,6 @@ pyhost_os::state! {
         forks: AtomicU64 = AtomicU64::new(0),
         /// There are samples of lines.
         has_lines: AtomicBool = AtomicBool::new(false),
-        /// Lines are sampled; [`Self::on`] if units have samples, too.
-        lines_on: AtomicBool = AtomicBool::new(false),
         /// The intervals that lines and units ask for; the lower one holds. `u64::MAX` for none.
         line_interval: AtomicU64 = AtomicU64::new(u64::MAX),
         unit_interval: AtomicU64 = AtomicU64::new(u64::MAX),
@@ -125,7 +123,6 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     });
     STATE.line_interval.store(interval, Relaxed);
     STATE.has_lines.store(true, Relaxed);
-    STATE.lines_on.store(true, Relaxed);
     begin(state, held, &inside);
     true
 }
@@ -190,7 +187,7 @@ pub fn is_on() -> bool {
 
 /// Whether lines are sampled.
 pub fn has_lines_on() -> bool {
-    STATE.lines_on.load(Relaxed)
+    STATE.line_interval.load(Relaxed) != u64::MAX
 }
 
 /// The script has ended: [`end`], for good.
@@ -202,7 +199,6 @@ pub fn finish() {
 
 /// Keeps all samples of lines as they are now, and takes no more.
 pub fn end() {
-    STATE.lines_on.store(false, Relaxed);
     STATE.line_interval.store(u64::MAX, Relaxed);
     STATE.on.store(has_units(), Relaxed);
     let moment = clock::monotonic_coarse();

@@ -140,8 +140,9 @@ fn put_back_grown(
     let (mut of_units, mut of_lines) = (Weight::NONE, Weight::NONE);
     if growth > 0 {
         let counted = counted(growth) as usize;
-        of_units = drawn(growth, counted).without_block();
-        let weight = recorder.weight_of_line(growth, counted, drawn(growth, counted));
+        let drawn = drawn(growth, counted);
+        of_units = drawn.without_block();
+        let weight = recorder.weight_of_line(growth, counted, drawn);
         of_lines = weight.unwrap_or(Weight::NONE).without_block();
     }
     let address = block.addr();

@@ -2,13 +2,14 @@
 //!
 //! The resident size is at its highest right before memory is given back. So the host looks before the heaps or a library unmap
 //! memory or give pages back, and before a big block is freed: once a MiB was given back since the last look, and at most once a
-//! millisecond. A look reads `/proc/self/statm`, some microseconds. If more is resident than ever before, by 1/32 and at least a MiB (by a
-//! tenth, once samples have taken 1/100 of the time so far and 20 ms), the host keeps a sample: the ledger, what is resident of the libraries' maps by mincore(2), 0.3 to 0.8 ms a GiB, and whose lines
-//! that is.
+//! millisecond. A look reads `/proc/self/statm`, which takes some microseconds. If more is resident than ever before, by 1/32 and at least a
+//! MiB (by a tenth, once samples have taken 1/100 of the time so far and 20 ms), the host keeps a sample: the ledger, the heaps, the stacks,
+//! and what is resident of the libraries' maps by mincore(2), with its lines. That takes 0.3 to 0.8 ms for each GiB.
 //!
 //! Not seen are memory that is given back past libc's functions, and a peak that lasts less than a millisecond.
 
 use crate::errno::KeptErrno;
+use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
 use crate::heap::sampling;
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
 use crate::libc_exports::native::mapped;
@@ -105,11 +106,16 @@ pub fn before_release() {
             return;
         };
         STATE.segment.fetch_max(resident, Relaxed);
-        if resident > high + growth.max(LEAST_GROWTH) {
+        if is_wanted() && resident > high + growth.max(LEAST_GROWTH) {
             take_sample(resident, shared);
         }
         look_in_window(resident);
     }
+}
+
+/// Whether a report or lines will show the highest moment. A tracked block wants its size alone.
+fn is_wanted() -> bool {
+    PEAK_THRESHOLDS.next_sample.load(Relaxed) != peak_watch::NEVER || sampling::has_lines_on()
 }
 
 /// Looks for the highest moment of a window, if somebody takes windows.
@@ -169,7 +175,7 @@ fn take_sample(resident: u64, shared: u64) {
         quick: balance::quick(),
         maps: [nothing; CALLERS],
     };
-    let has_lines = sampling::is_on()
+    let has_lines = sampling::has_lines_on()
         && sampling::with_in_handler(|samples| samples.begin_resident_peak()).is_some();
     let _ = mapped::each_resident(|range, resident| {
         if has_lines && range.sample != 0 {

@@ -404,8 +404,8 @@ pub(super) fn has_grown() -> bool {
     STATE.has_grown.load(Relaxed)
 }
 
-/// What libraries may touch of what they have mapped before anybody looks again, at most a quarter of what they have touched: as much
-/// as lately. 0 beneath the charges.
+/// The bytes that libraries may touch before the next reading: as many as lately, but at most a quarter of what is resident of their maps.
+/// 0 if the cap follows the charges.
 pub(super) fn step() -> i64 {
     STATE.step.load(Relaxed).min(limits::maps() as i64 / 4)
 }

@@ -27,7 +27,7 @@ Context manager and decorator that bounds what a unit of work may have:
         work()
 
 A unit is what runs in the block: tasks, callbacks, threads and executors that begin in it too, until the block ends. Its
-bytes are those of the live blocks that it allocated, whoever frees them. A request past size raises MemoryError in the unit, and nowhere
+bytes are those of the live blocks that it allocated. Another unit may free them. A request past size raises MemoryError in the unit, and nowhere
 else; pyhost.last_refusal() has its name. To handle the error the unit gets up to an eighth of size, at least 1 MiB, more. Budgets nest, and
 any number may be open.
 

@@ -30,7 +30,7 @@ impl Followed {
     /// Takes the samples out that have a part in one of the places. Without memory for them they stay as they are.
     pub fn within(places: [Range<usize>; 2]) -> Self {
         let mut parts: MmapVec<Part> = MmapVec::new();
-        if sampling::is_on() {
+        if sampling::has_lines_on() {
             with_table(|table| {
                 for place in places {
                     table.each_sample(place.start, place.end, |sample| {
@@ -74,7 +74,7 @@ impl Followed {
 
 /// Draws for `bytes` that have come to count in a place. No sample begins where the place does.
 pub fn begin(place: Range<usize>, bytes: usize) {
-    if sampling::is_on() && sampling::booked(Account::Mapped, at(place.start), bytes) {
+    if sampling::has_lines_on() && sampling::booked(Account::Mapped, at(place.start), bytes) {
         with_table(|table| table.rename_sample(place.start, place.end, 0, place.start));
     }
 }
