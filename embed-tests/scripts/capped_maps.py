@@ -3,8 +3,10 @@
 argv: capped, owned or limited.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
+import itertools
 import mmap
 import sys
 import threading
@@ -79,16 +81,21 @@ def main():
         reserved = [new(40 * MIB) for _ in range(10)]
         del reserved
     base = peak()
-    for step in (256 << 10, MIB, 3 * MIB):
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    for step, is_worker in itertools.product((256 << 10, MIB, 3 * MIB), (False, True)):
         limit = pyhost.limit("64M") if HOW == "limited" else contextlib.nullcontext()
         with limit:
-            grown, error = grow(step, 160 * MIB)
+            grown, error = pool.submit(grow, step, 160 * MIB).result() if is_worker else grow(step, 160 * MIB)
         if HOW == "owned":
             assert error is None and grown >= 160 * MIB, (step, grown, error)
             continue
         assert isinstance(error, MemoryError), (step, grown, error)
         text = "after" if HOW == "limited" else "libraries' maps"
-        assert "64.0 MiB (total)" in str(error) and text in str(error), error
+        if is_worker:  # whose error may have no text
+            refusal = pyhost.last_refusal()
+            assert refusal["scope"] == "total" and any("in grow" in line for line in refusal["traceback"]), refusal
+        else:
+            assert "64.0 MiB (total)" in str(error) and text in str(error), error
         assert 32 * MIB < grown < 64 * MIB, (step, grown)
         assert peak() < 72 + (base if HOW == "limited" else 0), (step, peak(), base)
     # What does not fit is refused when it is mapped, in one piece.

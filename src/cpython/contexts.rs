@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 unsafe extern "C" {
     fn pyhost_context_value(variable: *mut PyObject) -> *mut PyObject;
     safe fn pyhost_is_collecting() -> c_int;
-    safe fn pyhost_post_error() -> c_int;
+    safe fn pyhost_post_error(elsewhere: c_int) -> c_int;
     safe fn pyhost_take_error_back();
 }
 
@@ -24,10 +24,10 @@ pub fn is_collecting() -> bool {
     pyhost_is_collecting() != 0
 }
 
-/// Has `MemoryError` raised in the calling thread at its next safe point. Returns false if that may be in another context by then, or if the
-/// thread does not have the GIL. Also inside the allocator.
-pub fn post_error() -> bool {
-    pyhost_post_error() != 0
+/// Has `MemoryError` raised in the calling thread at its next safe point. Returns false if the thread does not have the GIL; or, unless it may
+/// be `elsewhere`, if that may be in another context by then. Also inside the allocator.
+pub fn post_error(elsewhere: bool) -> bool {
+    pyhost_post_error(elsewhere.into()) != 0
 }
 
 /// Takes an error back that [`post_error`] has posted and that was not raised yet. With the GIL, also inside the allocator.

@@ -347,6 +347,8 @@ void pyhost_give_calls(int is_still, void *context, take_call take)
 /* Reads the calls of the calling thread, of a deeper stack the innermost 1,000; 0 if there are none. */
 int pyhost_read_calls(void) { return read_calls(innermost(), 1); }
 
+#define NO_THREAD UINTPTR_MAX
+
 #ifdef OTHERS_ARE_KNOWN
 
 static int is_running(void) { return Py_IsInitialized() && !pyhost_is_finalizing(); }
@@ -421,6 +423,17 @@ uintptr_t pyhost_main_instruction(int is_caller)
     return found;
 }
 
+/* The number of a thread of pyhost_next_thread, or of the calling one if that is NULL: 0 if it is the main thread, NO_THREAD if it runs no
+   Python code. */
+uintptr_t pyhost_thread_number(PyThreadState *thread)
+{
+    if (thread == NULL && innermost() != NULL)
+        thread = PyGILState_GetThisThreadState();
+    if (thread == NULL)
+        return NO_THREAD;
+    return thread->thread_id == _PyRuntime.main_thread ? 0 : (uintptr_t)thread;
+}
+
 /* Whether an address lies in the interpreter's own state, where the GIL is. */
 int pyhost_is_of_runtime(uintptr_t address) { return address - (uintptr_t)&_PyRuntime < sizeof _PyRuntime; }
 
@@ -432,6 +445,7 @@ void *pyhost_next_thread(void *thread, clockid_t *clock, int *is_still) { return
 int pyhost_read_thread(void *thread, int is_still) { return 0; }
 int pyhost_is_of_runtime(uintptr_t address) { return 0; }
 uintptr_t pyhost_main_instruction(int is_caller) { return 0; }
+uintptr_t pyhost_thread_number(void *thread) { return NO_THREAD; }
 
 #endif
 
@@ -493,14 +507,15 @@ PyObject *pyhost_context_value(PyObject *variable)
 static __thread int is_posted;
 
 /* Has MemoryError raised in the calling thread, which has the GIL, at its next safe point, as PyThreadState_SetAsyncExc does, without its
-   lock, which the caller may have: 1. 0 if another one waits there; or if the thread runs a context that another one is around: an event loop
-   or a hub of greenlets may go on with the next task before the safe point. */
-int pyhost_post_error(void)
+   lock, which the caller may have: 1. 0 if another one waits there; or, unless it may be `elsewhere`, if the thread runs a context that another
+   one is around: an event loop or a hub of greenlets may go on with the next task before the safe point. */
+int pyhost_post_error(int elsewhere)
 {
     PyThreadState *thread = PyGILState_GetThisThreadState();
-    if (thread == NULL || thread != CURRENT_THREAD() || thread->context == NULL ||
-        ((PyContext *)thread->context)->ctx_prev != NULL || thread->async_exc != NULL ||
-        __atomic_load_n(&stacks_change, __ATOMIC_RELAXED))
+    if (thread == NULL || thread != CURRENT_THREAD() || thread->async_exc != NULL)
+        return 0;
+    PyContext *context = (PyContext *)thread->context;
+    if (!elsewhere && (context == NULL || context->ctx_prev != NULL || __atomic_load_n(&stacks_change, __ATOMIC_RELAXED)))
         return 0;
     Py_INCREF(PyExc_MemoryError);
     thread->async_exc = PyExc_MemoryError;
@@ -528,7 +543,7 @@ int pyhost_is_collecting(void) { return IS_COLLECTING; }
 
 PyObject *pyhost_context_value(PyObject *variable) { return (void)variable, NULL; }
 int pyhost_is_collecting(void) { return 0; }
-int pyhost_post_error(void) { return 0; }
+int pyhost_post_error(int elsewhere) { return 0; }
 void pyhost_take_error_back(void) {}
 
 #endif

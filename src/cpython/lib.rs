@@ -15,7 +15,7 @@ pub mod native_calls;
 pub mod objects;
 pub mod pools;
 pub mod threads;
-mod waiting;
+pub mod waiting;
 
 pub use interpreters::several_gils;
 use pyhost_heap as heap;

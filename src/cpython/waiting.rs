@@ -6,6 +6,8 @@
 //! holder of the GIL if it waits so. If one is left it is the one, else each gets a share of the samples. A call of the host's
 //! own, the innermost, says so. If none is left there is no line.
 //!
+//! The caps notify that line's thread when libraries have grown.
+//!
 //! For callers inside an allocator, as [`super::frames`]. A thread without the GIL cannot run Python while the calling thread has
 //! the mutex by which it would take that, so its structures may be read. The holder of the GIL may go on at any moment. So
 //! what is its own is copied by the system, which refuses addresses that are gone; and it counts only if its clock says that it
@@ -34,6 +36,7 @@ unsafe extern "C" {
     ) -> *const c_void;
     fn pyhost_read_thread(thread: *const c_void, is_still: c_int) -> c_int;
     safe fn pyhost_is_of_runtime(address: usize) -> c_int;
+    fn pyhost_thread_number(thread: *const c_void) -> usize;
 }
 
 /// Threads that are asked about; in a program with more that may wait there is no line.
@@ -139,24 +142,41 @@ impl Found {
         });
         self.count += 1;
     }
+
+    /// One of the threads.
+    fn one(&self) -> Option<Waiting> {
+        static TURN: AtomicU64 = AtomicU64::new(0);
+        // Not one after the other, as the threads that allocate may take turns.
+        let drawn = TURN
+            .fetch_add(1, Relaxed)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            >> 32;
+        self.threads[(drawn % self.count.max(1) as u64) as usize]
+    }
+}
+
+/// The thread of Python that waits for the calling one, or one of several: its number, as of [`own_number`]. Any thread.
+pub fn number() -> Option<usize> {
+    let _errno = KeptErrno::new();
+    let locks = Locks::take()?;
+    let waiting = locks.find()?.one()?;
+    // SAFETY: the locks are held, and the thread is of the list.
+    Some(unsafe { pyhost_thread_number(waiting.thread) })
+}
+
+/// The calling thread's number, 0 of the main thread; `None` if it runs no Python code, or if this Python does not say.
+pub fn own_number() -> Option<usize> {
+    // SAFETY: null is the calling thread.
+    Some(unsafe { pyhost_thread_number(null()) }).filter(|&number| number != usize::MAX)
 }
 
 /// Gives the calls of the thread of Python that waits for the calling one to `take`, outermost first, if there is one. By one
 /// thread at a time.
 pub fn calls(take: Taker<'_>) {
-    static TURN: AtomicU64 = AtomicU64::new(0);
     let _errno = KeptErrno::new();
     let Some(locks) = Locks::take() else { return };
     let Some(found) = locks.find() else { return };
-    // Not one after the other, as the threads that allocate may take turns.
-    let drawn = TURN
-        .fetch_add(1, Relaxed)
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        >> 32;
-    let turn = drawn % found.count.max(1) as u64;
-    let Some(waiting) = found.threads[turn as usize] else {
-        return;
-    };
+    let Some(waiting) = found.one() else { return };
     // SAFETY: the locks are held, and the thread is of the list.
     let is_read = unsafe { pyhost_read_thread(waiting.thread, waiting.is_still.into()) != 0 };
     if !is_read || !waiting.is_still && waiting.has_run() {

@@ -1,11 +1,12 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
+argv: polars, worker (polars, in a thread that the main one waits for), query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
 times as much), numpy, torch, mmap, or mixed, which takes turns of objects and of all those that are there; bytes of a step; a file.
 After the first step the bytes of the process's files and stacks are written there, and before all is dropped the bytes that each
 library has mapped.
 """
 
+import concurrent.futures
 import errno
 import itertools
 import json
@@ -27,7 +28,7 @@ def stepper(kind):
                 pass
         turns = itertools.cycle(steps)
         return lambda number: next(turns)(number)
-    if kind == "polars":
+    if kind in ("polars", "worker"):
         import polars
         numbers = STEP // 8
         return lambda number: polars.select(polars.int_range(number, number + numbers, eager=False).alias("n"))
@@ -102,18 +103,26 @@ def is_refused(error):
         type(error).__name__ == "OutOfMemoryException" or "DefaultCPUAllocator: can't allocate memory" in str(error)
 
 
+def grow(step, kept):
+    while True:
+        kept.append(step(len(kept)))
+        if len(kept) == 1:
+            tell(steps=1, beside=beside())
+
+
 def main():
     import pyhost
-    step, kept, steps = stepper(KIND), [], 0
+    step, kept = stepper(KIND), []
     try:
-        while True:
-            kept.append(step(steps))
-            steps += 1
-            if steps == 1:
-                tell(steps=steps, beside=beside())
+        if KIND == "worker":
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                pool.submit(grow, step, kept).result()
+        else:
+            grow(step, kept)
     except Exception as error:
         if not is_refused(error):
             raise
+    steps = len(kept)
     tell(steps=steps, beside=beside(), mapped=pyhost.balance_sheet()["mapped"],
          live=pyhost.memory_stats()["accounts"]["mapped"]["live_bytes"])
     if KIND in ("duckdb", "statement", "mixed"):
@@ -122,7 +131,7 @@ def main():
     work(2000)
     # polars gives back what was dropped seconds later, by a thread of its own. What is larger than what the limit
     # leaves may be refused until then, and not for ever.
-    for _ in range(300 if KIND in ("polars", "query", "mixed", "duckdb", "statement") else 1):
+    for _ in range(300 if KIND in ("polars", "worker", "query", "mixed", "duckdb", "statement") else 1):
         try:
             work(20000)
             break

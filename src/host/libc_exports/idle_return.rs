@@ -8,7 +8,9 @@
 //!
 //! A signal that comes between the parts would not interrupt the wait. Handlers of Python run in the main thread, which
 //! asks CPython after the first part whether one is due, and then ends the wait as the signal would have. From that
-//! question on signals are blocked, and the second part waits with the caller's mask. Without such a signal no wait ends
+//! question on signals are blocked, and the second part waits with the caller's mask. A signal of the process that comes between
+//! these two is handled by another thread, if there is one that does not block it: so the second part is made in slices, each
+//! twice as long as the one before, and CPython is asked before each. Without such a signal no wait ends
 //! early: CPython would wait for the GIL first, and could then miss data that came in time. Handlers in C are not asked
 //! about, so only callers are made to wait so that need none: CPython's modules and the loops of uvloop and gevent.
 //!
@@ -114,22 +116,28 @@ fn in_parts(
     for signal in FAULTS {
         blocked.remove(signal);
     }
-    let mask = blocked.block();
-    let result = match STATE.signal_is_due.get().is_some_and(|is_due| is_due()) {
-        true => Err(Errno(libc::EINTR)),
-        false => match part(rest(), Some(&mask)) {
-            -1 => Err(Errno::last()),
-            result => Ok(result),
-        },
-    };
-    mask.make_mask();
-    match result {
-        Ok(result) => result,
-        // A sandbox may know none of the calls that take a mask.
-        Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => part(rest(), None),
-        Err(error) => {
-            error.set();
-            -1
+    let mut slice = SECOND;
+    loop {
+        let rest = rest();
+        let now = rest.map_or(slice, |rest| rest.min(slice));
+        let mask = blocked.block();
+        let result = match STATE.signal_is_due.get().is_some_and(|is_due| is_due()) {
+            true => Err(Errno(libc::EINTR)),
+            false => match part(Some(now), Some(&mask)) {
+                -1 => Err(Errno::last()),
+                result => Ok(result),
+            },
+        };
+        mask.make_mask();
+        match result {
+            Ok(0) if rest.is_none_or(|rest| rest > now) => slice *= 2,
+            Ok(result) => return result,
+            // A sandbox may know none of the calls that take a mask.
+            Err(Errno(libc::EPERM | libc::EACCES | libc::ENOSYS)) => return part(rest, None),
+            Err(error) => {
+                error.set();
+                return -1;
+            }
         }
     }
 }

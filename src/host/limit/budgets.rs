@@ -92,7 +92,7 @@ fn waits(unit: &UnitFigures, account: Account, size: usize, place: CodePlace) ->
         post();
         return unit.missed < ATTEMPTS;
     }
-    let is_posted = post_error();
+    let is_posted = post_error(false);
     if is_posted {
         raised(unit, account, size, How::Raised);
     }

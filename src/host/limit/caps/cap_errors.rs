@@ -1,16 +1,17 @@
 //! How refusals reach the script: the errors and the relief that the caps ask for, at safe points
-//! of the main thread (`Py_AddPendingCall`).
+//! of the main thread (`Py_AddPendingCall`), and of others if libraries have grown (as by `PyThreadState_SetAsyncExc`).
 //!
 //! The functions that the caps call run inside the allocator. `Py_AddPendingCall` takes a lock that CPython
 //! holds for a few stores only, and may be called without the GIL.
 
 use super::{self as caps, Notice, Refusal, Role};
+use crate::cpython::contexts::post_error;
 use crate::cpython::functions::{
     add_pending_call, sizes_of_function_and_traceback, watch_memory_errors,
 };
 use crate::cpython::layout::MODULES_OF_ERRORS;
 use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
-use crate::cpython::{frames, threads};
+use crate::cpython::{frames, threads, waiting};
 use crate::descriptor::format_into;
 use crate::heap;
 use std::ffi::CStr;
@@ -39,7 +40,10 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         handles_error: frames::handles_memory_error,
         is_running: || !frames::is_finalizing(),
         post: || add_pending_call(surface),
+        raise: || post_error(true),
         post_pressure: || add_pending_call(relieve),
+        thread: waiting::own_number,
+        calling_thread: waiting::number,
         is_main: threads::is_main,
         main_instruction: frames::main_instruction,
         role,

@@ -1,8 +1,10 @@
 //! Growth past malloc under `--cap auto`, or below a cap that counts maps: libraries that map memory themselves.
 //!
 //! A page that is touched cannot be refused, so the script is notified early: if less than a *zone* is
-//! left of the limit, or a map would leave less, and libraries have mapped at least as much, the main thread gets a `MemoryError` at
-//! its next suitable safe point, which may be the end of the call that mapped. If half of the rest is used
+//! left of the limit, or a map would leave less, and libraries have mapped at least as much, a thread gets a `MemoryError` at
+//! its next suitable safe point, which may be the end of the call that mapped. It is the thread that maps, or that waits for the one that maps
+//! in a call of the library, or, if that is unknown, the main thread. The main thread is asked by a pending call; another one has it raised
+//! when it allocates, and none for a map that was refused: its library has raised its own, or ends the process. If half of the rest is used
 //! before that, it gets the error at any safe point but a loop's jump. It gets another error only if the
 //! charges have grown by a large part of the rest. A map that is larger than the rest is refused. Some libraries then end the
 //! process by `abort`, which is an end by the caps.
@@ -14,6 +16,7 @@ use super::refusal::{How, Refusal};
 use super::zone::{has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::cpython::frames::CodePlace;
+use crate::heap::attend_to_caps;
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::clock;
 use std::cell::Cell;
@@ -27,13 +30,16 @@ const LEAST_PATIENCE: i64 = 1 << 20;
 const QUIET: u8 = 0;
 /// The main thread has a pending call, which raises the error.
 const POSTED: u8 = 1;
-/// The call came where the error does not belong: the next allocation posts another.
+/// The call came where the error does not belong: the next allocation posts another. Or the error is for another thread, which has not
+/// allocated since where it belongs.
 const MISSED: u8 = 2;
 
 pyhost_os::state! {
-    /// The error on its way to the main thread, and the last that it had.
+    /// The error on its way to a thread, and the last that one had.
     static ERROR: Error {
         state: AtomicU8 = AtomicU8::new(QUIET),
+        /// The number of the thread that it is for, 0 of the main thread.
+        thread: AtomicUsize = AtomicUsize::new(0),
         /// Bytes left of the limit when the error was first posted, or when the script had it.
         left: AtomicI64 = AtomicI64::new(0),
         /// Libraries that have mapped fewer bytes have given memory back since.
@@ -91,8 +97,13 @@ impl Error {
         self.state.load(Relaxed) == state
     }
 
-    /// Asks the main thread to call for the error, if `state` is still the present state.
+    /// Asks the thread to call for the error, if `state` is still the present state.
     fn post(&self, state: u8, python: &Python) {
+        if self.thread.load(Relaxed) != 0 {
+            self.state.store(MISSED, Relaxed);
+            attend_to_caps(true);
+            return LEDGER.close_cells();
+        }
         let posted = self.state.compare_exchange(state, POSTED, Relaxed, Relaxed);
         if posted.is_ok() && !(python.post)() {
             self.state.store(MISSED, Relaxed);
@@ -111,7 +122,15 @@ impl Error {
         self.least_mapped.store(least, Relaxed);
     }
 
-    /// Notes that the main thread has it now; the limit and what is charged of it.
+    /// Whether it is for the calling thread.
+    fn is_own(&self, python: &Python) -> bool {
+        match self.thread.load(Relaxed) {
+            0 => (python.is_main)(),
+            number => (python.thread)() == Some(number),
+        }
+    }
+
+    /// Notes that the thread has it now; the limit and what is charged of it.
     fn had(&self) -> Option<(u64, i64)> {
         let (limit, charged) = watch::charged()?;
         self.last.set(watch::external()?, charged, watch::left());
@@ -180,7 +199,7 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
         ERROR.asked.store(bytes, Relaxed);
         number = if fits { 0 } else { refuse(limit, bytes) };
         if !fits || left - size < least_rest(limit, size) && is_at_work(limit) {
-            call_for(limit, left, mapped() + size / 2, number);
+            call_for(limit, left, mapped() + size / 2, Some(number));
         }
     }
     match fits {
@@ -265,29 +284,52 @@ fn look(limit: u64, left: i64) {
         }
     }
     if left < zone(limit).max(watch::step()) && is_at_work(limit) && watch::has_grown() {
-        call_for(limit, left, mapped() - zone(limit) / 4, 0);
+        call_for(limit, left, mapped() - zone(limit) / 4, None);
     }
 }
 
-/// Posts an error that was missed once more. Inside the allocator, at any booking.
+/// Posts an error that was missed once more, or has it raised in the calling thread. Inside the allocator, at any booking.
 pub(super) fn try_again() {
     if ERROR.is(MISSED)
         && let Some(python) = python()
     {
-        ERROR.post(MISSED, python);
+        match ERROR.thread.load(Relaxed) {
+            0 => ERROR.post(MISSED, python),
+            _ if ERROR.is_own(python) => drop(take(python, python.raise)),
+            _ => {}
+        }
     }
 }
 
-/// Asks for the main thread's error, unless it had one and little was charged since. The error is stale when libraries
-/// have mapped less than `least`. `counted` is the number of the refused map that it is for, else 0.
-fn call_for(limit: u64, left: i64, least: i64, counted: u64) {
+/// Asks for the error of a thread, the main thread if it is not known, unless that had one and little was charged since. The error is
+/// stale when libraries have mapped less than `least`. `map` is the number of a refused map that it is for, 0 of one that was granted;
+/// `None` if it is for what was touched.
+fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
     let external = watch::external().unwrap_or(0);
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
+    let Some(python) = python() else { return };
+    let (thread, calling) = (python.thread, python.calling_thread);
+    let is_allowed = ERROR.last.allows(external, charged);
+    let thread = match map {
+        Some(_) => thread().or_else(calling),
+        None if is_allowed => calling().or_else(thread),
+        None => return,
+    };
+    let is_another = || thread.is_some_and(|thread| thread != ERROR.thread.load(Relaxed));
     // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
-    if external < zone(limit) || !ERROR.last.allows(external, charged) {
+    if external < zone(limit) || !is_allowed && !is_another() {
         return;
     }
-    let Some(python) = python() else { return };
+    let (thread, counted) = (thread.unwrap_or(0), map.unwrap_or(0));
+    if thread != 0 && counted > 0 {
+        return;
+    }
+    // Another thread may never come to it.
+    let is_late = ERROR.thread.load(Relaxed) != 0 && left < ERROR.left.load(Relaxed) / 2;
+    if ERROR.is(QUIET) || is_late {
+        ERROR.thread.store(thread, Relaxed);
+        ERROR.state.store(QUIET, Relaxed);
+    }
     // One that is under way is for a map that was refused meanwhile, too.
     if counted > 0 || ERROR.is(QUIET) {
         ERROR.counted.store(counted, Relaxed);
@@ -304,13 +346,13 @@ fn call_for(limit: u64, left: i64, least: i64, counted: u64) {
     }
 }
 
-/// The calling thread gets an error since the heaps were refused a large request. The main thread gets no
+/// The calling thread gets an error since the heaps were refused a large request. It gets no
 /// other for the same charges: it would be raised in the handler of this one, where nothing catches it.
 pub(super) fn has_error(python: &Python) {
     let Some((limit, _)) = watch::charged() else {
         return;
     };
-    if !has_room(limit, watch::left()) && is_at_work(limit) && (python.is_main)() {
+    if !has_room(limit, watch::left()) && is_at_work(limit) && ERROR.is_own(python) {
         ERROR.had();
     }
 }
@@ -318,9 +360,14 @@ pub(super) fn has_error(python: &Python) {
 /// Takes the error that was posted for the main thread, at a safe point. Returns `None` if none was
 /// posted. The caller holds the GIL and raises it.
 pub(super) fn notice(python: &Python) -> Option<Notice> {
-    if !ERROR.is(POSTED) || !(python.is_main)() {
-        return None;
+    match ERROR.is(POSTED) && (python.is_main)() {
+        true => take(python, || true),
+        false => None,
     }
+}
+
+/// Takes the error of the calling thread, if this is the place for it and `raise` has it raised.
+fn take(python: &Python, raise: impl FnOnce() -> bool) -> Option<Notice> {
     // Where the call of the library returns is a safe point. Elsewhere it was left by an error of the library's own.
     let instruction = ERROR.instruction.swap(0, Relaxed);
     if instruction != 0 && instruction != (python.main_instruction)() {
@@ -341,8 +388,9 @@ pub(super) fn notice(python: &Python) -> Option<Notice> {
     }
     watch::look_soon();
     read(true);
-    if !ERROR.is(POSTED) {
-        return None; // given back meanwhile
+    // Unless memory was given back meanwhile.
+    if ERROR.is(QUIET) || !raise() {
+        return None;
     }
     let (limit, charged) = ERROR.had()?;
     let mut number = ERROR.counted.load(Relaxed);

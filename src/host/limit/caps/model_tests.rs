@@ -86,6 +86,9 @@ fn connect_fake() {
             change(|fake| fake.pressure += 1);
             FAKE.get().takes_calls
         },
+        raise: || false,
+        thread: || FAKE.get().is_main.then_some(0),
+        calling_thread: || None,
         is_main: || FAKE.get().is_main,
         main_instruction: || 0,
         role: |_, _| FAKE.get().role,

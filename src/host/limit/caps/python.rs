@@ -41,8 +41,14 @@ pub struct Python {
     /// Notifies the calling thread, the main thread, at its next safe point; returns false if that is
     /// impossible.
     pub post: fn() -> bool,
+    /// Has an error raised in the calling thread at its next safe point; returns false if that is impossible.
+    pub raise: fn() -> bool,
     /// Makes the main thread free memory at its next safe point.
     pub post_pressure: fn() -> bool,
+    /// The calling thread's number, 0 of the main thread; `None` if it runs no Python code.
+    pub thread: fn() -> Option<usize>,
+    /// The number of the thread that is in a call of a library: one, if they are several; `None` if that cannot be known.
+    pub calling_thread: fn() -> Option<usize>,
     /// Whether the calling thread is the main thread, whose safe points Python finds.
     pub is_main: fn() -> bool,
     /// The instruction that the main thread's Python code is at; 0 if that cannot be known.
