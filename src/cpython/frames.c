@@ -449,6 +449,13 @@ uintptr_t pyhost_thread_number(void *thread) { return NO_THREAD; }
 
 #endif
 
+/* Whether the calling thread has the GIL. */
+int pyhost_has_gil(void)
+{
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    return thread != NULL && thread == CURRENT_THREAD();
+}
+
 uintptr_t pyhost_interpreter_function(void) { return (uintptr_t)&PyObject_Malloc; }
 
 /* Gives the frame `depth` calls above the innermost: lengths of what was written to `file` and

@@ -31,6 +31,7 @@ unsafe extern "C" {
     safe fn pyhost_stacks_change();
     safe fn pyhost_loop_function() -> usize;
     safe fn pyhost_interpreter_function() -> usize;
+    safe fn pyhost_has_gil() -> c_int;
     safe fn pyhost_signal_is_due() -> c_int;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     safe fn pyhost_spot() -> u64;
@@ -117,6 +118,11 @@ pub fn loses_errors() -> bool {
 /// has the GIL. Any thread, also inside the allocator.
 pub fn main_instruction() -> usize {
     pyhost_main_instruction(threads::is_main().into())
+}
+
+/// Whether the calling thread has the GIL.
+pub fn has_gil() -> bool {
+    pyhost_has_gil() != 0
 }
 
 /// Whether the calling thread is inside a handler of a `MemoryError`.

@@ -665,6 +665,7 @@ pub fn notice(slot: &Slot) -> Notice {
 pub fn error_ended() {
     PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
     shortages::count_error();
+    external::error_ended();
 }
 
 /// Whether a new thread would have the memory for its first steps. If not, that counts as a refusal, which ends the

@@ -17,6 +17,7 @@ use crate::heap;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 pyhost_os::state! {
     /// What reaches the script at its main thread's safe points.
@@ -44,6 +45,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         post_pressure: || add_pending_call(relieve),
         thread: waiting::own_number,
         calling_thread: waiting::number,
+        has_gil: frames::has_gil,
         is_main: threads::is_main,
         main_instruction: frames::main_instruction,
         role,
@@ -58,6 +60,9 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
 const COLLECTED: usize = 16;
 /// The bytes that the debug hooks keep around a block.
 const DEBUG_PADS: usize = 24;
+
+/// Between two looks at what libraries have given back.
+const TURN: Duration = Duration::from_millis(20);
 
 /// The role of an object of so many bytes, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
@@ -83,7 +88,11 @@ pub fn prepare_errors(gil: Gil<'_>) {
 
 /// Raises the error that was posted for the main thread, if this is the place for it.
 fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
-    let (Notice::Now, Some(refusal)) = (caps::notice(heap::slot()), caps::last()) else {
+    let notice = caps::notice(heap::slot());
+    while matches!(notice, Notice::Wait) && caps::may_give_back() {
+        gil.sleep(TURN);
+    }
+    let (Notice::Now, Some(refusal)) = (notice, caps::last()) else {
         return Ok(());
     };
     let mut text = [0u8; 640];

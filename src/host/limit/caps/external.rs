@@ -26,6 +26,13 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 /// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
 
+/// For how long a map waits for memory that libraries give back, in nanoseconds.
+const DECAY: u64 = 2_000_000_000;
+
+/// The largest map that is served from the reserve of a cap that counts maps, and how much of that.
+const SMALL: i64 = 64 << 10;
+const FOR_SMALL: i64 = 1 << 20;
+
 /// No error is under way.
 const QUIET: u8 = 0;
 /// The main thread has a pending call, which raises the error.
@@ -33,6 +40,15 @@ const POSTED: u8 = 1;
 /// The call came where the error does not belong: the next allocation posts another. Or the error is for another thread, which has not
 /// allocated since where it belongs.
 const MISSED: u8 = 2;
+/// The main thread has a pending call, in which it waits for libraries to give back what the script has dropped.
+const WAITS: u8 = 3;
+
+/// The last error is on its way, or being handled.
+const PRESENT: u8 = 0;
+/// The script has left the handler.
+const GONE: u8 = 1;
+/// And the main thread has waited for libraries to give back what it has dropped.
+const WAITED: u8 = 2;
 
 pyhost_os::state! {
     /// The error on its way to a thread, and the last that one had.
@@ -44,6 +60,10 @@ pyhost_os::state! {
         left: AtomicI64 = AtomicI64::new(0),
         /// Libraries that have mapped fewer bytes have given memory back since.
         least_mapped: AtomicI64 = AtomicI64::new(0),
+        /// When a map may wait again for what is given back, after it has waited in vain, in nanoseconds.
+        waits_from: AtomicU64 = AtomicU64::new(0),
+        /// When the main thread began to wait for what is given back, in nanoseconds.
+        waits_since: AtomicU64 = AtomicU64::new(0),
         /// The map that was asked for last.
         asked: AtomicUsize = AtomicUsize::new(0),
         /// The number of the refused map that the error is for; 0 if no map was refused, and the error is the refusal.
@@ -54,6 +74,7 @@ pyhost_os::state! {
             external: AtomicI64::new(0),
             charged: AtomicI64::new(0),
             patience: AtomicI64::new(0),
+            stage: AtomicU8::new(PRESENT),
         },
     }
 }
@@ -90,6 +111,8 @@ struct Last {
     charged: AtomicI64,
     /// By how much both may grow before there is another.
     patience: AtomicI64,
+    /// One of the three above.
+    stage: AtomicU8,
 }
 
 impl Error {
@@ -141,6 +164,10 @@ impl Error {
 }
 
 impl Last {
+    fn is(&self, stage: u8) -> bool {
+        self.stage.load(Relaxed) == stage
+    }
+
     fn forget(&self) {
         self.external.store(0, Relaxed);
     }
@@ -150,6 +177,7 @@ impl Last {
         self.charged.store(charged, Relaxed);
         let patience = (left / 4).max(LEAST_PATIENCE);
         self.patience.store(patience, Relaxed);
+        self.stage.store(PRESENT, Relaxed);
     }
 
     /// Whether there was none, or the charges have grown on since.
@@ -157,6 +185,17 @@ impl Last {
         let before = self.external.load(Relaxed);
         let grown = (external - before).min(charged - self.charged.load(Relaxed));
         before == 0 || grown >= self.patience.load(Relaxed)
+    }
+}
+
+/// A `MemoryError` that has passed Python code is gone. With the GIL.
+pub(super) fn error_ended() {
+    let is_of_maps = ERROR.last.external.load(Relaxed) != 0;
+    if is_of_maps && ERROR.last.is(PRESENT) {
+        ERROR.last.stage.store(GONE, Relaxed);
+        watch::look_soon();
+        attend_to_caps(true);
+        LEDGER.close_cells();
     }
 }
 
@@ -188,11 +227,17 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
             left = watch::left_for_map().map_or(left, |(_, left)| left);
         }
     }
-    let fits = size <= left;
+    // What allocators keep their books in is served from the reserve: they end the process without it.
+    let is_small = watch::follows_maps() && size <= SMALL && size <= left + FOR_SMALL;
+    let mut fits = size <= left || is_small;
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
     if !fits && watch::is_work_space(size) {
         return true;
+    }
+    if !fits && !is_reserve && is_given_back(size) {
+        left = watch::left_for_map().map_or(left, |(_, left)| left);
+        fits = true;
     }
     let mut number = 0;
     if !is_reserve || fits && watch::follows_maps() {
@@ -207,6 +252,26 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
         false => note_refused(bytes, number),
     }
     fits
+}
+
+/// Waits until libraries have given back what the script has dropped, which jemalloc does after a second; whether a map of `size` bytes
+/// fits then.
+fn is_given_back(size: i64) -> bool {
+    let is_in_vain = clock::monotonic() < ERROR.waits_from.load(Relaxed);
+    if !watch::follows_maps() || is_in_vain || python().is_none_or(|python| (python.has_gil)()) {
+        return false;
+    }
+    let fits = || {
+        read(true);
+        watch::left_for_map().is_some_and(|(_, left)| size <= left)
+    };
+    let is_so = clock::wait_until(DECAY, DECAY / 100, fits);
+    if !is_so {
+        ERROR
+            .waits_from
+            .store(clock::monotonic() + LAST_WORDS, Relaxed);
+    }
+    is_so
 }
 
 /// How much a map of `size` bytes must leave of a limit if there is to be no error: below a cap that counts maps as much as the
@@ -286,6 +351,33 @@ fn look(limit: u64, left: i64) {
     if left < zone(limit).max(watch::step()) && is_at_work(limit) && watch::has_grown() {
         call_for(limit, left, mapped() - zone(limit) / 4, None);
     }
+    if ERROR.is(QUIET) && ERROR.last.is(GONE) {
+        wait(left);
+    }
+}
+
+/// Has the main thread wait until libraries have given back what the script has dropped: else it fills what they keep, unseen, up to a
+/// map that is refused.
+fn wait(left: i64) {
+    if let Some(python) = python()
+        && (python.is_main)()
+        && !(python.place)(true).is_fragile()
+        && (python.post)()
+    {
+        ERROR.last.stage.store(WAITED, Relaxed);
+        ERROR.note(left, 0);
+        ERROR.waits_since.store(clock::monotonic(), Relaxed);
+        ERROR.state.store(WAITS, Relaxed);
+    }
+}
+
+/// Whether libraries may yet give back what the script has dropped.
+pub(super) fn may_give_back() -> bool {
+    read(true);
+    let waited = clock::monotonic() - ERROR.waits_since.load(Relaxed);
+    let is_given_back = watch::left() > ERROR.left.load(Relaxed) + LEAST_PATIENCE;
+    let has_room = watch::charged().is_none_or(|(limit, _)| watch::left() > limit as i64 / 4 * 3);
+    !has_room && waited < if is_given_back { DECAY } else { DECAY / 3 }
 }
 
 /// Posts an error that was missed once more, or has it raised in the calling thread. Inside the allocator, at any booking.
@@ -315,7 +407,10 @@ fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
         None if is_allowed => calling().or_else(thread),
         None => return,
     };
-    let is_another = || thread.is_some_and(|thread| thread != ERROR.thread.load(Relaxed));
+    let is_another = || {
+        let is_other = |thread| thread != ERROR.thread.load(Relaxed);
+        map.is_some() && (!ERROR.last.is(PRESENT) || thread.is_some_and(is_other))
+    };
     // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
     if external < zone(limit) || !is_allowed && !is_another() {
         return;
@@ -360,9 +455,13 @@ pub(super) fn has_error(python: &Python) {
 /// Takes the error that was posted for the main thread, at a safe point. Returns `None` if none was
 /// posted. The caller holds the GIL and raises it.
 pub(super) fn notice(python: &Python) -> Option<Notice> {
-    match ERROR.is(POSTED) && (python.is_main)() {
-        true => take(python, || true),
-        false => None,
+    match ERROR.state.load(Relaxed) {
+        POSTED if (python.is_main)() => take(python, || true),
+        WAITS => {
+            ERROR.state.store(QUIET, Relaxed);
+            Some(Notice::Wait)
+        }
+        _ => None,
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Notice {
     Elsewhere,
     /// Yes: it is the last refusal now.
     Now,
+    /// No, but it is to wait without the GIL while [`super::may_give_back`].
+    Wait,
 }
 
 /// The functions of Python and of the report that the caps call. Each may be called inside the allocator,
@@ -49,6 +51,8 @@ pub struct Python {
     pub thread: fn() -> Option<usize>,
     /// The number of the thread that is in a call of a library: one, if they are several; `None` if that cannot be known.
     pub calling_thread: fn() -> Option<usize>,
+    /// Whether the calling thread has the GIL: others cannot go on while it waits.
+    pub has_gil: fn() -> bool,
     /// Whether the calling thread is the main thread, whose safe points Python finds.
     pub is_main: fn() -> bool,
     /// The instruction that the main thread's Python code is at; 0 if that cannot be known.
