@@ -164,6 +164,13 @@ pub fn number() -> Option<usize> {
     Some(unsafe { pyhost_thread_number(waiting.thread) })
 }
 
+/// How many threads of Python are in a call of C that may wait for the calling one; 1 if that is unknown. Any thread.
+pub fn count() -> usize {
+    let _errno = KeptErrno::new();
+    let found = Locks::take().and_then(|locks| locks.find());
+    found.map_or(1, |found| found.count.max(1))
+}
+
 /// The calling thread's number, 0 of the main thread; `None` if it runs no Python code, or if this Python does not say.
 pub fn own_number() -> Option<usize> {
     // SAFETY: null is the calling thread.

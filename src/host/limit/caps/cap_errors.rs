@@ -45,6 +45,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         post_pressure: || add_pending_call(relieve),
         thread: waiting::own_number,
         calling_thread: waiting::number,
+        calling_threads: waiting::count,
         has_gil: frames::has_gil,
         is_main: threads::is_main,
         main_instruction: frames::main_instruction,

@@ -29,6 +29,9 @@ const LEAST_PATIENCE: i64 = 1 << 20;
 /// For how long a map waits for memory that libraries give back, in nanoseconds.
 const DECAY: u64 = 2_000_000_000;
 
+/// As many threads as are asked about, at most.
+const MOST_THREADS: i64 = 8;
+
 /// The largest map that is served from the reserve of a cap that counts maps, and how much of that.
 const SMALL: i64 = 64 << 10;
 const FOR_SMALL: i64 = 1 << 20;
@@ -217,7 +220,7 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     let Some((limit, mut left)) = watch::left_for_map() else {
         return true;
     };
-    let least = least_rest(limit, size);
+    let least = least_rest(limit, size, 1);
     let lacks = |left: i64| (size > left, left.saturating_sub(size) < least);
     if watch::follows_maps() && lacks(left) != (false, false) {
         read(true);
@@ -243,7 +246,7 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     if !is_reserve || fits && watch::follows_maps() {
         ERROR.asked.store(bytes, Relaxed);
         number = if fits { 0 } else { refuse(limit, bytes) };
-        if !fits || left - size < least_rest(limit, size) && is_at_work(limit) {
+        if !fits || is_at_work(limit) && leaves_too_little(limit, left, size) {
             call_for(limit, left, mapped() + size / 2, Some(number));
         }
     }
@@ -274,13 +277,21 @@ fn is_given_back(size: i64) -> bool {
     is_so
 }
 
-/// How much a map of `size` bytes must leave of a limit if there is to be no error: below a cap that counts maps as much as the
-/// next one takes, which would be refused, if that is a quarter of what libraries have touched at most.
-fn least_rest(limit: u64, size: i64) -> i64 {
+/// Whether a map leaves so little that there is to be an error. Each thread that is in a call of a library may map as much.
+fn leaves_too_little(limit: u64, left: i64, size: i64) -> bool {
+    let is_so = |threads| left - size < least_rest(limit, size, threads);
+    let threads = || python().map_or(1, |python| (python.calling_threads)());
+    is_so(1) || is_so(MOST_THREADS) && is_so(threads() as i64)
+}
+
+/// How much a map of `size` bytes must leave of a limit if there is to be no error, while so many threads map: below a cap that counts maps
+/// as much as the next ones take, which would be refused, if that is a quarter of what libraries have touched at most.
+fn least_rest(limit: u64, size: i64, threads: i64) -> i64 {
     match (watch::external(), watch::charged()) {
         // What a block of code has grown by may be less than what was mapped before it.
         (Some(external), Some((_, charged))) if watch::follows_maps() => {
-            zone(limit).max(size.min(external.min(charged) / 4))
+            let next = zone(limit).max(size) * threads;
+            zone(limit).max(next.min(external.min(charged) / 4))
         }
         _ => zone(limit),
     }

@@ -89,6 +89,7 @@ fn connect_fake() {
         raise: || false,
         thread: || FAKE.get().is_main.then_some(0),
         calling_thread: || None,
+        calling_threads: || 1,
         has_gil: || true,
         is_main: || FAKE.get().is_main,
         main_instruction: || 0,

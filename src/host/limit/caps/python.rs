@@ -51,6 +51,8 @@ pub struct Python {
     pub thread: fn() -> Option<usize>,
     /// The number of the thread that is in a call of a library: one, if they are several; `None` if that cannot be known.
     pub calling_thread: fn() -> Option<usize>,
+    /// How many threads are in a call of a library.
+    pub calling_threads: fn() -> usize,
     /// Whether the calling thread has the GIL: others cannot go on while it waits.
     pub has_gil: fn() -> bool,
     /// Whether the calling thread is the main thread, whose safe points Python finds.
