@@ -1,5 +1,6 @@
 //! Budgets of units of work: see `embed-tests/budgets` for many units and servers.
 
+use crate::expected::plain_package;
 use crate::host::{Run, script};
 
 /// Runs the cases of `scripts/budgets.py` with options.
@@ -31,4 +32,24 @@ with pyhost.budget('64M') as budget:
     kept = ['%d' % number for number in range(100_000)]
 print(pyhost.lines(), 1_000_000 < budget.live_bytes < 20_000_000)";
     assert_eq!(Run::host().code(code).ok().stdout, "None True\n");
+}
+
+#[test]
+fn the_middleware_is_imported_by_its_own_name_with_and_without_the_host() {
+    for code in [
+        "import pyhost.wsgi, pyhost.asgi; print(pyhost.wsgi.Budget, pyhost.asgi.Budget)",
+        "from pyhost.wsgi import Budget as A; from pyhost.asgi import Budget as B; print(A, B)",
+        "import pyhost; print(pyhost.wsgi.Budget, pyhost.asgi.Budget)",
+    ] {
+        let plain = Run::stock().env("PYTHONPATH", plain_package());
+        for run in [Run::host(), Run::host().args(["-I", "-S"]), plain] {
+            let classes = "<class 'pyhost.wsgi.Budget'> <class 'pyhost.asgi.Budget'>";
+            assert_eq!(run.code(code).ok().last_line(), classes, "{code}");
+        }
+    }
+    let outcome = Run::host()
+        .code("import pyhost.wsgi; pyhost.wsgi.memory")
+        .run();
+    let told = "module 'pyhost.wsgi' has no attribute 'memory'";
+    assert!(outcome.stderr.contains(told), "{outcome:#?}");
 }

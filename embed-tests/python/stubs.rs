@@ -32,7 +32,7 @@ fn the_stubs_are_those_of_the_module() {
 
 #[test]
 fn stubs_without_a_function_or_with_another_argument_are_noticed() {
-    let text = std::fs::read_to_string(stubs().join("pyhost.pyi")).unwrap();
+    let text = std::fs::read_to_string(stubs().join("pyhost/__init__.pyi")).unwrap();
     let changed = text
         .replace("def memory_summary() ->", "def memory_summaries() ->")
         .replace(
@@ -79,7 +79,8 @@ fn a_type_checker_knows_what_the_module_gives() {
             "\"pyhost.track\"",
             "\"int\"",
             "\"pyhost.DiffRow\"",
-            "\"str\""
+            "\"str\"",
+            "\"dict[str, int]\""
         ],
         "{outcome:#?}"
     );

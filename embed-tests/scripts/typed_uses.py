@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pyhost
+import pyhost.wsgi
 
 
 @pyhost.track
@@ -29,4 +30,5 @@ reveal_type(t)
 reveal_type(t.accounts["obj"].peak_bytes)
 reveal_type(pyhost.snapshot().diff(pyhost.snapshot())["total"])
 reveal_type(pyhost.numpy_memory_map(text=True))
+reveal_type(pyhost.wsgi.Budget(None, "1M").peaks)
 pyhost.set_cap("64M", "no account")

@@ -606,6 +606,21 @@ pub fn register<F: Fn() -> &'static Definition + Copy>(name: &'static CStr, _: F
 }
 
 impl<'a> Gil<'a> {
+    /// The module of this name in `sys.modules`, made if there is none, with these functions.
+    pub fn module<const N: usize>(
+        self,
+        name: &CStr,
+        functions: &'static Table<Method<Module>, N>,
+    ) -> Returned<'a> {
+        // SAFETY: attached; the entries are static. A module that is null has raised.
+        unsafe {
+            let module = self.borrowed(ffi::PyImport_AddModule(name.as_ptr()));
+            let module = module.ok_or_else(|| self.raised())?;
+            ffi::PyModule_AddFunctions(module.pointer(), functions.entries.get().cast());
+            self.pending().map(|()| module.to_owned())
+        }
+    }
+
     /// A function that is no attribute of a module.
     pub fn function<const N: usize>(
         self,

@@ -101,7 +101,7 @@ class budget:
 
 
 _ELSEWHERE = {
-    "_middleware": ("wsgi", "asgi"),
+    "_middleware": ("_Budget",),
     "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow"),
     "_tracking": ("TrackedAccount",),
     "_expected": ("expect_freed", "check_expected", "Expected", "Kept"),
@@ -110,6 +110,8 @@ _ELSEWHERE = {
 
 
 def __getattr__(name):
+    if name in ("wsgi", "asgi"):
+        return _import_module(f".{name}", __name__)
     for module, names in _ELSEWHERE.items():
         if name in names:
             return getattr(_import_module(f".{module}", __name__), name)

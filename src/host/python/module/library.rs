@@ -9,7 +9,7 @@
 use super::NAME;
 use super::arguments::{parsed, shown};
 use crate::bytes::Bytes;
-use crate::cpython::functions::{self, Definition, Execute, Method, Module, This};
+use crate::cpython::functions::{self, Definition, Execute, Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::ledger::{LEDGER, REPORTED};
 use crate::resident::resident;
@@ -39,7 +39,7 @@ macro_rules! part {
     };
 }
 
-static PARTS: [Part; 10] = [
+static PARTS: [Part; 12] = [
     part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _signed _table),
     part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _cell _where),
@@ -48,12 +48,16 @@ static PARTS: [Part; 10] = [
     part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
     part!("leaks.py" of NAME: leaks Leaks),
     part!("budget.py" of NAME: _budgeted _carry),
-    part!("middleware.py" of NAME: wsgi asgi),
+    part!("middleware.py" of NAME: _Budget),
+    part!("wsgi.py" of WSGI: Budget),
+    part!("asgi.py" of ASGI: Budget),
     part!("notebook.py" of NAME: load_ipython_extension unload_ipython_extension),
 ];
 
 static PLUGIN: Part = part!("pytest_plugin.py" of PLUGIN_NAME:);
 
+const WSGI: &CStr = c"pyhost.wsgi";
+const ASGI: &CStr = c"pyhost.asgi";
 const PLUGIN_NAME: &CStr = c"pyhost_pytest";
 
 /// Gives a source to `linecache`; kept in the dictionary in which the source is run.
@@ -82,7 +86,7 @@ fn run<'a>(gil: Gil<'a>, part: &Part) -> Returned<'a> {
 /// has not done so meanwhile: its objects stay then. Returns the named one.
 fn load<'a>(module: &Object<'a>, part: &Part, name: &CStr) -> Returned<'a> {
     let globals = run(module.gil(), part)?;
-    let missing_name = |name: &CStr| missing(module.gil(), &name.to_string_lossy());
+    let missing_name = |name: &CStr| missing(module, &name.to_string_lossy());
     let dictionary = module.module_dictionary()?;
     if dictionary.item(part.names[0]).is_none() {
         for name in part.names {
@@ -93,9 +97,12 @@ fn load<'a>(module: &Object<'a>, part: &Part, name: &CStr) -> Returned<'a> {
     dictionary.item(name).ok_or_else(|| missing_name(name))
 }
 
-fn missing<'a>(gil: Gil<'a>, name: &str) -> Raised<'a> {
-    let text = format!("module 'pyhost' has no attribute '{name}'");
-    gil.raise(Kind::Attribute, &text)
+fn missing<'a>(module: &Object<'a>, name: &str) -> Raised<'a> {
+    let of = module
+        .module_name()
+        .map_or_else(|_| String::new(), |it| shown(&it));
+    let text = format!("module '{of}' has no attribute '{name}'");
+    module.gil().raise(Kind::Attribute, &text)
 }
 
 /// An attribute of the module `pyhost`, as the script would get it.
@@ -103,23 +110,29 @@ pub fn attribute<'a>(gil: Gil<'a>, name: &CStr) -> Returned<'a> {
     gil.import(NAME)?.attribute(name)
 }
 
+/// Each part of a module, with each of its names.
+fn parts<'a>(
+    module: This<'a, Module>,
+) -> Returned<'a, impl Iterator<Item = (&'static Part, &'static CStr)>> {
+    let module = module.object().module_name()?;
+    let parts = PARTS.iter().filter(move |it| is(&module, it.module));
+    Ok(parts.flat_map(|part| part.names.iter().map(move |name| (part, *name))))
+}
+
+fn is(text: &Object<'_>, known: &CStr) -> bool {
+    text.with_text(|text| text == known.to_bytes()) == Some(true)
+}
+
 fn get<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
-    let found = name.with_text(|text| {
-        let has = |part: &&Part| part.names.iter().any(|name| name.to_bytes() == text);
-        let part = PARTS.iter().find(has)?;
-        let name = part.names.iter().find(|name| name.to_bytes() == text)?;
-        Some((part, *name))
-    });
-    if let Some(Some((part, name))) = found {
-        return load(module.object(), part, name);
+    match parts(module)?.find(|(_, known)| is(name, known)) {
+        Some((part, name)) => load(module.object(), part, name),
+        None => Err(missing(module.object(), &shown(name))),
     }
-    Err(missing(module.gil(), &shown(name)))
 }
 
 fn names(module: This<'_, Module>) -> Returned<'_> {
     let names = module.object().module_dictionary()?.keys()?;
-    let parts = PARTS.iter().flat_map(|part| part.names);
-    for name in parts.filter(|name| name.to_bytes()[0] != b'_') {
+    for (_, name) in parts(module)?.filter(|(_, name)| name.to_bytes()[0] != b'_') {
         let text = module.gil().text(&name.to_string_lossy())?;
         if !names.contains(&text)? {
             names.append(&text)?;
@@ -169,18 +182,34 @@ fn size<'a>(_: This<'a, Module>, size: &Object<'a>) -> Returned<'a> {
     parsed(size).map_or_else(|| Ok(size.gil().none()), |bytes| size.gil().unsigned(bytes))
 }
 
+const GET: Method<Module> = Method::one(
+    c"__getattr__",
+    get,
+    c"Run the part of the module that defines the name.",
+);
+const NAMES: Method<Module> = Method::plain(
+    c"__dir__",
+    names,
+    c"The names of the module, those of parts that were not run too.",
+);
+
+/// The functions of a module within the module.
+static WITHIN: Table<Method<Module>, 2> = Table::new([GET, NAMES]);
+
+/// Makes `import pyhost.wsgi` work, which looks into `sys.modules` once `pyhost` is filled: before 3.11 the import system finds no
+/// built-in module within another one.
+pub fn add<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
+    for name in [WSGI, ASGI] {
+        let within = module.gil().module(name, &WITHIN)?;
+        module.set_attribute(&name[c"pyhost.".count_bytes()..], &within)?;
+    }
+    Ok(())
+}
+
 /// The functions, for the module's table.
 pub const METHODS: [Method<Module>; 5] = [
-    Method::one(
-        c"__getattr__",
-        get,
-        c"Run the part of the module that defines the name.",
-    ),
-    Method::plain(
-        c"__dir__",
-        names,
-        c"The names of the module, those of parts that were not run too.",
-    ),
+    GET,
+    NAMES,
     Method::plain(c"_moment", moment, c""),
     Method::one(c"_text", text, c""),
     Method::one(c"_size", size, c""),

@@ -244,6 +244,7 @@ fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     buffer::add(module)?;
     limit::add(module)?;
     faults::add(module)?;
+    library::add(module)?;
     track::add(module)
 }
 

@@ -1,5 +1,5 @@
 """Memory figures of this process, kept by the host that runs it (docs/python.md). Bytes are those that the blocks
-really take. For type checkers: MYPYPATH=stubs, or this file in the folder that your checker reads stubs from.
+really take. For type checkers: MYPYPATH=stubs, or this folder in the one that your checker reads stubs from.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -550,27 +550,13 @@ class budget:
         """How many errors the budget has caused."""
 
 class _Budget:
+    """What the middleware of pyhost.wsgi and pyhost.asgi share."""
+
     peaks: dict[str, int]
 
     def __init__(
         self, app: Any, size: _Size, *, retry_after: int = 1, route: Callable[[Any], str] | None = None
     ) -> None: ...
-
-class _Wsgi(_Budget):
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]: ...
-
-class _Asgi(_Budget):
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
-
-class _WsgiModule:
-    Budget: type[_Wsgi]
-
-class _AsgiModule:
-    Budget: type[_Asgi]
-
-# Modules with middleware: each request is a unit.
-wsgi: _WsgiModule
-asgi: _AsgiModule
 
 # --- faults
 
