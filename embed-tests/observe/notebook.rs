@@ -57,6 +57,8 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
         "%pyhost",
         "%%pyhost\nimport mmap\n\nkept = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
         "@pyhost.profile\ndef grow():\n    return bytes(5_000_000)\n\nkept = grow()\ngrow.profile",
+        "kept = []\ndef leaky():\n    kept.append(bytes(3000))\nprint(pyhost.leaks(leaky))",
+        "class Node: pass\ndef keep():\n    kept = Node()\n    with pyhost.expect_freed(kept): pass\nkeep()",
         "%unload_ext pyhost\n%pyhost",
     ];
     let command = [
@@ -76,10 +78,10 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
     // The numbers of the lines are those of the cell, whose first line is the magic.
     let row = html
         .lines()
-        .find(|line| line.contains("cell 2, line 2 in "))
+        .find(|line| line.contains("Cell In[2], line 2 in "))
         .expect(&html);
     assert!(row.contains("MiB") && row.contains(">obj<"), "{row}");
-    assert!(html.contains("cell 2, line 5 in "), "{html}");
+    assert!(html.contains("Cell In[2], line 5 in "), "{html}");
     assert!(
         html.contains("<p>resident: ") && html.contains(" after, +"),
         "{html}"
@@ -106,14 +108,33 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
             "{outputs:#?}"
         );
     }
-    assert!(texts(&outputs[8], "stdout")[0].contains("lines at the peak"));
+    // Texts name cells as tracebacks do, not the temporary files of their code.
+    for (cell, text) in [
+        (8, "Cell In[2], line 2 in "),
+        (11, "Cell In[12], line 3 in leaky"),
+    ] {
+        let told = texts(&outputs[cell], "stdout").concat();
+        assert!(
+            told.contains(text) && !told.contains("/ipykernel_"),
+            "{told}"
+        );
+    }
+    let told = texts(&outputs[12], "stderr").concat();
+    assert!(
+        told.contains(" ago at Cell In[13], line 4, is kept by"),
+        "{told}"
+    );
+    assert!(
+        told.contains("local kept of keep (Cell In[13], line 4"),
+        "{told}"
+    );
     // What a library maps is no part of the total: it has a table of its own.
     let html = texts(&outputs[9], "text/html").concat();
     let (_, table) = html
         .split_once("lines that grew in the block, of mapped")
         .expect(&html);
     assert!(
-        table.contains("32.0 MiB") && table.contains("cell 10, line 4 in "),
+        table.contains("32.0 MiB") && table.contains("Cell In[10], line 4 in "),
         "{html}"
     );
     // The lines of a function, with their source and its spaces.
@@ -121,8 +142,8 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
     let source = "return\u{a0}bytes(5_000_000)";
     let row = html.lines().find(|row| row.contains(source)).expect(&html);
     assert!(row.contains("+5.0 MiB") && row.contains(">obj<"), "{row}");
-    assert!(html.contains("lines of grow, cell 11"), "{html}");
-    assert!(texts(&outputs[11], "stderr")[0].contains("Line magic function `%pyhost` not found"));
+    assert!(html.contains("lines of grow, Cell In[11]"), "{html}");
+    assert!(texts(&outputs[13], "stderr")[0].contains("Line magic function `%pyhost` not found"));
 }
 
 #[test]

@@ -14,6 +14,8 @@ import time
 import types
 import weakref
 
+from pyhost import _at
+
 _OWN_FILE = (lambda: None).__code__.co_filename
 # Of inspect, which is large: the locals of a function are in no dictionary of their own.
 _OPTIMIZED = 0x1
@@ -57,7 +59,7 @@ class Kept:
 
     def __str__(self):
         named = f"{self.name!r}, " if self.name else ""
-        lines = [f"{named}{self.type}, expected to be freed {self.seconds:.1f} s ago at {self.file}:{self.line}, is kept by",
+        lines = [f"{named}{self.type}, expected to be freed {self.seconds:.1f} s ago at {_at(self.file, self.line)}, is kept by",
                  f"  {self.path} -> {self.type}"]
         width = max((len(step) for step, _ in self.chain), default=0)
         if len(self.chain) > 1:
@@ -313,7 +315,7 @@ def _roots():
             budget -= 1
             code = frame.f_code
             if code.co_filename != _OWN_FILE:
-                place = f"{code.co_name} ({code.co_filename}:{frame.f_lineno}{of})"
+                place = f"{code.co_name} ({_at(code.co_filename, frame.f_lineno)}{of})"
                 if code.co_flags & _OPTIMIZED:
                     for name, key in _locals_of(frame):
                         roots.setdefault(key, f"local {name} of {place}")
@@ -436,7 +438,7 @@ def _local_of(holder, held):
     frame = holder if type(holder) is types.FrameType else frames[0] if frames else None
     if frame is None or frame is held or not frame.f_code.co_flags & _OPTIMIZED:
         return None
-    function = f" of {frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"
+    function = f" of {frame.f_code.co_name} ({_at(frame.f_code.co_filename, frame.f_lineno)})"
     return next((name + function for name, key in _locals_of(frame) if key == id(held)), None)
 
 

@@ -7,7 +7,7 @@ import gc
 import itertools
 import sys
 
-from pyhost import _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, track
+from pyhost import _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, _where, track
 
 # CPython's cache of type attributes keeps the name that was looked up last in each of its 4,096 places: C code that makes the
 # name anew for each call would seem to leave one behind.
@@ -75,10 +75,8 @@ class Leaks:
         if self.lines:
             text.append("by line, estimated from samples:" if self.lines_are_sampled else "by line:")
             for row in self.lines[:_MOST_ROWS]:
-                place = f"{row['file']}:{row['line']} in {row['function']}" if row["file"] else "outside of Python code"
-                by = f", by {row['package']}" if row["package"] else ""
                 text.append(f"  {_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
-                            f"({row['account']})  {place}{by}")
+                            f"({row['account']})  {_where(row)}")
         return "\n".join(text)
 
 

@@ -3,9 +3,7 @@
 Run in every interpreter that asks for it, and not before.
 """
 
-import sys
-
-from pyhost import _origin, _text
+from pyhost import _at, _origin, _text
 
 _TITLES = {
     "at_peak": "lines at the peak",
@@ -138,13 +136,4 @@ def _where(row):
     if row["file"] is None:
         return "outside of Python code"
     by = f", by {row['package']}" if row["package"] else ""
-    cell = _cell(row["file"])
-    place = f"{row['file']}:{row['line']}" if cell is None else f"cell {cell}, line {row['line']}"
-    return f"{place} in {row['function']}{by}"
-
-
-def _cell(file):
-    """The number of the notebook's cell that a file stands for; None for any other file."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    # As IPython names cells in tracebacks, since 7.24.
-    return getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return f"{_at(row['file'], row['line'])} in {row['function']}{by}"

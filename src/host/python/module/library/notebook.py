@@ -10,7 +10,7 @@ import sys
 import pyhost
 
 if pyhost.active:
-    from pyhost import _bundle, _signed, _text
+    from pyhost import _at, _bundle, _signed, _text
 
 _OPTION = re.compile(r"\s*(?:(-a|--account)|(-o|--output))(?:\s+|=)(\S+)(?=\s|$)")
 _USAGE = "expected %pyhost [-a ACCOUNT] [-o NAME] STATEMENT, or %%pyhost [-a ACCOUNT] [-o NAME] above a cell"
@@ -52,7 +52,10 @@ def _run(shell, line, cell):
         raise UsageError(f"pyhost: '{options['output']}' is no name of a variable; {_USAGE}")
     if cell is None and not rest:
         if pyhost.active:
-            print(pyhost.memory_summary())
+            text = pyhost.memory_summary()
+            for file in getattr(shell.compile, "_filename_map", ()):
+                text = text.replace(f"{file}:", f"{_at(file)}, line ")
+            print(text)
         else:
             print(_NOT_HOSTED, file=sys.stderr)
         return None

@@ -8,7 +8,7 @@ import builtins
 import os
 import sys
 
-from pyhost import (_cell, _code, _profile_end, _profile_forget, _profile_line, _profile_rows, _profile_start, _profile_watch, _signed, _table,
+from pyhost import (_at, _code, _profile_end, _profile_forget, _profile_line, _profile_rows, _profile_start, _profile_watch, _signed, _table,
                     _text)
 
 _ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped")
@@ -44,8 +44,7 @@ class LineProfile:
 
     def _head(self):
         file = self._codes[0].co_filename if self._codes else ""
-        cell = _cell(file)
-        return f"lines of {self.name}, {file if cell is None else f'cell {cell}'}"
+        return f"lines of {self.name}, {_at(file)}"
 
     def _texts(self):
         """The titles and a row a line of the source, as texts."""

@@ -4,6 +4,8 @@ Run in every interpreter that asks for one of its names, and not before. Plain c
 imported for them, and take more memory than most programs that are measured.
 """
 
+import sys
+
 from pyhost import _moment, _text
 
 
@@ -187,3 +189,12 @@ def _table(rows):
         cells += [text.rjust(width) for text, width in zip(others, widths[1:])]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _at(file, line=None):
+    """A place as people read it: a cell of a notebook as IPython's tracebacks name it, such as `Cell In[3], line 2`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cell = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    if cell is None:
+        return file if line is None else f"{file}:{line}"
+    return " ".join(cell) + ("" if line is None else f", line {line}")
