@@ -161,6 +161,98 @@ os.wait()";
     }
 }
 
+/// A script whose source is markup, with a decorated function, and a child that calls it, too.
+const MARKUP: &str = "import os, pyhost
+@pyhost.profile
+def grow(size):
+    return '<script>alert(1)</script>' and bytes(size << 20)  # &amp;
+def named(): return grow(3)
+named()
+if os.fork() == 0: grow(5); raise SystemExit
+os.wait()";
+
+fn markup(option: &str, place: &std::path::Path) -> Run {
+    std::fs::write(place.join("markup.py"), MARKUP).unwrap();
+    let run = Run::host().folder(place).args(["--profile-lines", option]);
+    run.arg("markup.py")
+}
+
+#[test]
+fn the_tables_go_into_a_file_as_a_page_that_stands_alone() {
+    let place = folder("page");
+    let read = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
+    for option in ["__main__:named,file=lines.html", "file=lines.html"] {
+        // The second run takes the place of the first one's.
+        let outcome = markup(option, &place).ok();
+        let page = read("lines.html");
+        assert!(
+            page.starts_with("<!DOCTYPE html>\n<meta name=\"generator\" content=\"pyhost\">\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("lines of grow, ") && page.contains("+3."),
+            "{page}"
+        );
+        assert_eq!(
+            page.contains("lines of __main__:named, "),
+            option.starts_with("__main__"),
+            "{page}"
+        );
+        let source = "return&#160;&#x27;&lt;script&gt;alert(1)&lt;/script&gt;&#x27;";
+        assert!(
+            page.contains(source) && page.contains("&amp;amp;"),
+            "{page}"
+        );
+        assert!(!page.contains("<script"), "{page}");
+        // The child has no file, so it prints.
+        assert_eq!(
+            outcome.stderr.matches("pyhost: ").count(),
+            1,
+            "{outcome:#?}"
+        );
+        assert!(
+            outcome.stderr.contains(": lines of grow, ") && outcome.stderr.contains("+5."),
+            "{outcome:#?}"
+        );
+    }
+    let outcome = markup("file=of-%p.html", &place).ok();
+    assert_eq!(outcome.stderr, "");
+    let files = std::fs::read_dir(&place).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<String> = files
+        .filter(|name| name.starts_with("of-"))
+        .map(|name| read(&name))
+        .collect();
+    pages.sort_by_key(|page| page.contains("+5."));
+    assert!(
+        pages.len() == 2 && pages[0].contains("+3.") && pages[1].contains("+5."),
+        "{pages:#?}"
+    );
+}
+
+#[test]
+fn a_file_that_pyhost_did_not_write_stays_and_one_that_cannot_be_written_is_no_end() {
+    let place = folder("page");
+    std::fs::write(place.join("mine.html"), "<!DOCTYPE html>\n<p>mine").unwrap();
+    let outcome = markup("file=mine.html", &place).run();
+    assert_eq!(outcome.code(), 2, "{outcome:#?}");
+    assert!(
+        outcome.stderr.contains("pyhost did not write it"),
+        "{outcome:#?}"
+    );
+    let outcome = markup("__main__:named,file=/proc/lines.html", &place).ok();
+    assert!(
+        outcome
+            .stderr
+            .contains("'/proc/lines.html' cannot be written"),
+        "{outcome:#?}"
+    );
+    assert!(
+        outcome.stderr.contains("pyhost: lines of __main__:named, "),
+        "{outcome:#?}"
+    );
+}
+
 #[test]
 fn what_names_no_function_is_refused() {
     for name in ["work", "parts:", ":work", "parts:a:b"] {

@@ -250,7 +250,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     if is_reported || heap::checked_blocks::is_on() {
         interpreter::at_finalized(python_finalized)?;
     }
-    module::profile_lines(gil, &options.profile_lines);
+    module::profile_lines(gil, &options.profile_lines, options.profile_file.take());
     exit_report::watch_signals();
     if exit_report::dumps_on_signal() {
         cpython::dump::watch(gil, exit_report::dump_on_signal);

@@ -70,6 +70,8 @@ pub struct Options {
     /// The key `native` of `--lines`.
     pub lines_native: bool,
     pub profile_lines: Vec<FunctionName>,
+    /// Its key `file`.
+    pub profile_file: Option<Vec<u8>>,
     pub guard: guards::GuardSettings,
     pub leak_check: Scope,
     pub leak_status: u8,
@@ -164,6 +166,13 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let off = values.stats == Some(Format::Off);
     let faults = faults::settings(&mut values, &mut outputs)?;
     let live = observation::place(&mut values, &mut outputs)?;
+    let profile_file = values.profile_file.clone();
+    let profile_file = observation::file(
+        outputs::PROFILE_FILE,
+        profile_file,
+        &mut values,
+        &mut outputs,
+    )?;
     let is_named = values.stats_file.is_some();
     let mut stats = stats(&mut values, &mut outputs)?;
     let mut timeline = observation::settings(&mut values, &mut outputs)?;
@@ -200,6 +209,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
             .unwrap_or(LineSettings::Off),
         lines_native: values.lines_native.unwrap_or_default(),
         profile_lines: values.profile_lines.clone().unwrap_or_default(),
+        profile_file,
         guard: values.guard.unwrap_or(guards::GuardSettings::Off),
         closing_line: calls::isatty(libc::STDERR_FILENO) == 1
             && !(as_python
@@ -216,7 +226,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     };
     check(&options)?;
     // Nothing goes into the environment of a script that the user did not ask for.
-    let asked = options.stats.is_some() || options.timeline.is_on() || options.faults.log.is_some();
+    let has_file = options.profile_file.is_some() || options.faults.log.is_some();
+    let asked = options.stats.is_some() || options.timeline.is_on() || has_file;
     let is_watched = asked || options.live != live::LedgerPlace::Own;
     if is_watched && command::is_a_scripts(&options.command) {
         let service = options.command.clone().into();

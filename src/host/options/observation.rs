@@ -38,20 +38,27 @@ pub fn settings(values: &mut Values, outputs: &mut Outputs) -> Result<TimelineSe
         "--timeline interval: there is no timeline; expected --timeline FILE,interval=TIME",
     )?;
     let interval = values.timeline_interval.unwrap_or_default();
-    let mut file = |option, path: Option<OsString>, values: &mut Values| {
-        let Some(path) = path else {
-            return Ok(None);
-        };
-        let is_inherited = outputs.is_inherited(option, values);
-        if is_inherited && !names_process(path.as_encoded_bytes()) {
-            return Ok(None);
-        }
-        outputs.choose(option, &path, values, is_inherited)
-    };
     Ok(TimelineSettings {
-        timeline: file(TIMELINE, values.timeline.clone(), values)?,
-        brief: file(BRIEF, values.brief.clone(), values)?,
+        timeline: file(TIMELINE, values.timeline.clone(), values, outputs)?,
+        brief: file(BRIEF, values.brief.clone(), values, outputs)?,
         interval,
         renderer: None,
     })
+}
+
+/// The file of an output. If only variables name it, it is the outermost host's, unless the name has the process id.
+pub fn file(
+    output: &'static str,
+    path: Option<OsString>,
+    values: &mut Values,
+    outputs: &mut Outputs,
+) -> Result<Option<Vec<u8>>> {
+    let option = output.split(' ').next().unwrap_or_default();
+    let is_inherited = outputs.is_inherited(option, values);
+    match path {
+        Some(path) if !is_inherited || names_process(path.as_encoded_bytes()) => {
+            outputs.choose(output, &path, values, is_inherited)
+        }
+        _ => Ok(None),
+    }
 }

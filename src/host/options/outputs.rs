@@ -30,6 +30,7 @@ pub struct Outputs {
 pub const STATS_FILE: &str = "--stats file";
 pub const BRIEF: &str = "--brief";
 pub const TIMELINE: &str = "--timeline";
+pub const PROFILE_FILE: &str = "--profile-lines file";
 /// The log of `--fail`. Its path is no template: `%p` in it does not stand for the process id.
 pub const FAIL_LOG: &str = "--fail log";
 /// `--live`, if it names a file. That is mapped into memory, which only a regular file can be.
@@ -67,8 +68,13 @@ impl Outputs {
         self.notices
             .push(format!("{text}; the script runs without it"));
         self.missing.push(option);
-        // The rules of `--fail` hold without their log.
-        values.forget(option, (output == FAIL_LOG).then_some("log=PATH"));
+        // The rules of `--fail` hold without their log, and tables are printed.
+        let key = match output {
+            FAIL_LOG => Some("log=PATH"),
+            PROFILE_FILE => Some("file=PATH"),
+            _ => None,
+        };
+        values.forget(option, key);
         Ok(None)
     }
 

@@ -218,13 +218,18 @@ at a few percent of the time. Without --stats the table is printed
         lines: Text<LineSettings>, "",
         lines_native: Flag, "native"
     }
-    "--profile-lines", "PYHOST_PROFILE_LINES", Form::Next("NAME"), "\
+    "--profile-lines", "PYHOST_PROFILE_LINES", Form::Next("NAME,..."), "\
 Print what each line of a function adds
 With its peak, its hits and its time, on stderr at the end; libraries'
 own maps count. NAME is a module, a colon and a function, as its
 __qualname__ has it: __main__:work, app.models:User.load. May be
-repeated" {
-        profile_lines: List<Text<FunctionName>>, ""
+repeated
+  file=PATH  instead as a page for a browser, into this file, also of
+             functions below @pyhost.profile; may come without NAME.
+             With %p, the process id, child processes write theirs,
+             too" {
+        profile_lines: List<Text<FunctionName>>, "",
+        profile_file: PathPart, "file=PATH"
     }
     "--timeline", "PYHOST_TIMELINE", Form::Next("FILE,..."), "\
 Write the accounts over time to a file

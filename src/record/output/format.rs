@@ -7,13 +7,14 @@ use pyhost_ledger::Account;
 pub const ENOUGH: usize = 2048;
 
 /// The first bytes of the formats of runs that are recognised by them alone.
-const OF_RUNS: [&[u8]; 6] = [
+const OF_RUNS: [&[u8]; 7] = [
     b"pyhost: Python ",  // --stats=text
     b"pyhost: process ", // --brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
     b"pyhcard", // --live=file:PATH, of each version
+    b"<!DOCTYPE html>\n<meta name=\"generator\" content=\"pyhost\">", // --profile-lines file
 ];
 
 /// The formats of `pyhostctl`: the first bytes, and others that soon follow.
@@ -129,6 +130,7 @@ mod tests {
             "pyhost: process 7 (x), 0.1 s: running or killed\n",
             "# HELP pyhost_memory_bytes Live bytes\n",
             "pyhcard1",
+            "<!DOCTYPE html>\n<meta name=\"generator\" content=\"pyhost\">\n<title>",
             "4711 20000 obj 64 script.py:3 in f\n",
         ] {
             let run = run.as_bytes();

@@ -21,6 +21,7 @@ use pyhost_os::path_template::PathBuffer;
 use pyhost_os::process;
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
+use std::os::fd::AsRawFd;
 
 /// The kind of file at the path of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +182,30 @@ pub fn check(path: &PathBuffer, target: Target) -> Result<(), OutputError> {
         Target::Descriptor(_) => Ok(()),
     }
     .map_err(OutputError::System)
+}
+
+/// Writes bytes to what [`look`] found: a file is whole or not there.
+pub fn write(path: &PathBuffer, target: Target, bytes: &[u8]) -> Result<(), Errno> {
+    match target {
+        Target::New | Target::Old => {
+            let draft = Draft::begin(path, target, 0)?;
+            write_all(&draft.descriptor(), bytes)?;
+            draft.finish().map(drop)
+        }
+        Target::Stream => write_all(&open_stream(path.as_c_str())?, bytes),
+        Target::Descriptor(descriptor) => write_all(&descriptor, bytes),
+    }
+}
+
+fn write_all(file: &impl AsRawFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match file::write(file, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno(libc::EINTR)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Opens a device or a FIFO to write into it, without waiting; `ENXIO` if nobody reads the FIFO.

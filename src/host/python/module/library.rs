@@ -44,7 +44,7 @@ static PARTS: [Part; 12] = [
     part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _where),
     part!("profile.py" of NAME: profile LineProfile _profile_named),
-    part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle),
+    part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle _page),
     part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
     part!("leaks.py" of NAME: leaks Leaks),
     part!("budget.py" of NAME: _budgeted _carry),

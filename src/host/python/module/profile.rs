@@ -18,11 +18,13 @@ use crate::libc_exports::native::mapped;
 use crate::observe::{peak, resident_peak};
 use pyhost_os::clock::monotonic;
 use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::process::{has_ancestor_of_its_kind, resident_and_shared};
+use pyhost_os::path_template::{PathBuffer, names_process};
+use pyhost_os::process::{self, has_ancestor_of_its_kind, resident_and_shared};
+use pyhost_record::output;
 use std::ffi::c_int;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Bytes of each account, and of all together: of `mapped` those that are resident, which count in all, too.
 type Moment = [i64; ALL + 1];
@@ -287,9 +289,31 @@ impl fmt::Display for FunctionName {
     }
 }
 
+/// Where the page of the tables goes, and the process that the option was for.
+static FILE: OnceLock<(Vec<u8>, libc::pid_t)> = OnceLock::new();
+
+/// Writes the page that a function makes, if this process shall write one. Returns whether it did.
+fn write_page<'a>(this: This<'a, Module>, make: &Object<'a>) -> Returned<'a> {
+    let is_own = |(path, pid): &&(Vec<u8>, _)| *pid == process::id() || names_process(path);
+    let Some((template, _)) = FILE.get().filter(is_own) else {
+        return Ok(this.gil().bool(false)?);
+    };
+    let page = make.call(&[])?;
+    let path = PathBuffer::expand(template, process::id(), b"");
+    let written =
+        output::open_or_leave_out("--profile-lines file", template, path, |path, target| {
+            let written = page.with_text(|text| output::write(&path, target, text));
+            written.unwrap_or(Ok(()))
+        });
+    this.gil().bool(written.is_some())
+}
+
 /// Profiles the functions of `--profile-lines`, once their modules run. A host below another says nothing of those that are never
 /// called.
-pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName]) {
+pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], file: Option<Vec<u8>>) {
+    if let Some(file) = file {
+        let _ = FILE.set((file, process::id()));
+    }
     let is_quiet = !names.is_empty() && has_ancestor_of_its_kind();
     for name in names {
         let begin = library::attribute(gil, c"_profile_named")
@@ -299,7 +323,8 @@ pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName]) {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 6] = [
+pub const METHODS: [Method<Module>; 7] = [
+    Method::one(c"_profile_write", write_page, c""),
     Method::plain(c"_profile_forget", forget, c""),
     Method::one(c"_profile_watch", watch, c""),
     Method::one(c"_profile_rows", rows, c""),

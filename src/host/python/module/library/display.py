@@ -29,6 +29,25 @@ def _table(caption, head, rows, left):
     return "\n".join([*lines, "</tbody>", "</table>"])
 
 
+def _page(profiles):
+    """A page of its own of tables, in ASCII: names of files may be no Unicode. It begins as `record::output::format` knows it."""
+    page = '''<!DOCTYPE html>
+<meta name="generator" content="pyhost">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Lines of functions</title>
+<style>
+:root { color-scheme: light dark; font: 14px system-ui, sans-serif }
+body { margin: 2em }
+table { border-collapse: collapse; margin-bottom: 2em }
+caption { font-weight: 600; padding-bottom: .5em; white-space: nowrap }
+th, td { padding: .15em .6em; white-space: nowrap; font-variant-numeric: tabular-nums }
+th { border-bottom: 1px solid }
+td:last-child { font-family: monospace }
+</style>
+''' + "\n".join(map(_html_of_profile, profiles)) + "\n"
+    return page.encode("ascii", "xmlcharrefreplace").decode()
+
+
 def _html_of_lines(lines, views=("at_peak", "live")):
     found = []
     for title, rows in lines._tables(views, _MOST):

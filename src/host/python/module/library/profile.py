@@ -8,8 +8,9 @@ import builtins
 import os
 import sys
 
-from pyhost import (_at, _code, _profile_end, _profile_forget, _profile_line, _profile_rows, _profile_start, _profile_watch, _signed, _table,
-                    _text)
+import pyhost
+from pyhost import (_at, _code, _profile_end, _profile_forget, _profile_line, _profile_rows, _profile_start, _profile_watch, _profile_write,
+                    _signed, _table, _text)
 
 _ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped")
 _TITLES = ("line", "peak", "above begin", "added", "hits", "time", "account", "source")
@@ -155,11 +156,12 @@ def _begin_child():
 
 
 def _print():
-    while _shown:
-        shown, warning = _shown.pop(0)
-        text = shown if shown.rows else warning
-        if text:
-            print(f"{_prefix}{text}", file=sys.stderr)
+    reached = [shown for shown, _ in _shown if shown.rows]
+    texts = [] if reached and _profile_write(lambda: pyhost._page(reached)) else reached
+    texts += [warning for shown, warning in _shown if warning and not shown.rows]
+    _shown.clear()
+    for text in texts:
+        print(f"{_prefix}{text}", file=sys.stderr)
 
 
 def _named(code, names):
