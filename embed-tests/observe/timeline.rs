@@ -73,6 +73,8 @@ print(pyhost.memory_stats()['process']['resident_bytes'])
     for sample in &running {
         let resident = sample["resident"].as_i64().unwrap();
         assert!(resident > 1 << 20, "{sample}");
+        let files = sample["files"].as_i64().unwrap();
+        assert!((1 << 20..resident).contains(&files), "{sample}");
     }
     let time = |line: &Value| line["t"].as_f64().unwrap();
     let times: Vec<f64> = samples.iter().map(|sample| time(sample)).collect();

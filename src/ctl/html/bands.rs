@@ -95,6 +95,7 @@ mod tests {
         Sample {
             time: index as f64,
             resident: None,
+            files: None,
             total: 10 + index,
             accounts: vec![1, 9 + index, 4],
         }

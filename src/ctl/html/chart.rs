@@ -7,7 +7,6 @@
 use super::bands::{CapLine, Stack, cap_lines, stack};
 use super::text::{bytes, short};
 use super::timeline::{Event, Kind, Sample, Timeline};
-use crate::stacks::is_in_total;
 use maud::{Markup, html};
 use pyhost_ledger::REPORTED;
 use std::fmt::Write;
@@ -118,9 +117,10 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let samples = timeline.thinned(canvas.stretches);
     let stacks: Vec<Stack> = samples.iter().map(|sample| stack(sample, names)).collect();
     // If the system says nothing of the resident size, all that is live counts.
-    let filled = |sample: &Sample| sample.resident.unwrap_or(sample.total) as f64;
-    let in_memory: Vec<f64> = samples.iter().map(|sample| filled(sample)).collect();
-    let data = in_memory.iter().copied().fold(1024.0, f64::max);
+    let filled = |sample: &&Sample| sample.resident.unwrap_or(sample.total) as f64;
+    let without_files = |sample| (filled(sample) - sample.files.unwrap_or(0) as f64).max(0.0);
+    let in_memory: Vec<f64> = samples.iter().map(without_files).collect();
+    let data = samples.iter().map(filled).fold(1024.0, f64::max);
     let tops = || {
         stacks
             .iter()
@@ -144,6 +144,9 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
             data-left=(plane.left) data-right=(plane.right) data-top=(plane.top) data-bottom=(plane.bottom)
             data-first=(plane.first) data-last=(plane.last) {
             (axes(&plane, canvas))
+            @if samples.iter().any(|sample| sample.files.is_some()) {
+                polygon class="band file" points=(area(&plane, &stacks, &|index| filled(&samples[index]))) {}
+            }
             (bands(&plane, &stacks, &in_memory, names, canvas.class))
             @if outline == Outline::Drawn {
                 (line(&plane, "outline", 2, stacks.iter().filter_map(|stack| Some((stack.time, *stack.edges.last()?)))))
@@ -272,8 +275,16 @@ fn text(text: &str, (x, y): (i32, i32), anchor: &str, canvas: &Canvas) -> Markup
     html! { text.ink x=(x) y=(y) dy="0.35em" text-anchor=(anchor) font-size=(canvas.font) { (text) } }
 }
 
-/// The accounts' bands, as high as what is `in_memory`. Each reaches down to 0, and the ones below it are drawn over it. What is
-/// resident beside the total is one band: of `mapped` only the reserved bytes are known.
+/// The area of a band that reaches down to 0, and has a height at each sample.
+fn area(plane: &Plane, stacks: &[Stack], height: &dyn Fn(usize) -> f64) -> String {
+    let times = stacks.iter().enumerate();
+    let edge = times.map(|(sample, stack)| (stack.time, height(sample)));
+    let ends = stacks.last().into_iter().chain(stacks.first());
+    plane.points(edge.chain(ends.map(|stack| (stack.time, 0.0))))
+}
+
+/// The accounts' bands, as high as what is `in_memory`. Each reaches down to 0, and the ones below it are drawn over it. Of `mapped`
+/// the reserved bytes are known, so that its band is the most that they may be.
 fn bands(
     plane: &Plane,
     stacks: &[Stack],
@@ -281,20 +292,13 @@ fn bands(
     names: &[String],
     canvas: &str,
 ) -> Markup {
-    let (Some(first), Some(last)) = (stacks.first(), stacks.last()) else {
-        return html! {};
-    };
-    let area = |height: &dyn Fn(usize) -> f64| {
-        let times = stacks.iter().enumerate();
-        let edge = times.map(|(sample, stack)| (stack.time, height(sample)));
-        plane.points(edge.chain([(last.time, 0.0), (first.time, 0.0)]))
-    };
+    let all = area(plane, stacks, &|sample| in_memory[sample]);
     html! {
-        clipPath id={ "resident-" (canvas) } { polygon points=(area(&|sample| in_memory[sample])) {} }
+        clipPath id={ "resident-" (canvas) } { polygon points=(all) {} }
         g clip-path={ "url(#resident-" (canvas) ")" } {
-            polygon class="band other" points=(area(&|sample| in_memory[sample])) {}
-            @for (index, name) in names.iter().enumerate().rev().filter(|(_, name)| is_in_total(name)) {
-                polygon class={ "band " (account_class(name)) } points=(area(&|sample| stacks[sample].edges[index])) {}
+            polygon class="band other" points=(all) {}
+            @for (index, name) in names.iter().enumerate().rev() {
+                polygon class={ "band " (account_class(name)) } points=(area(plane, stacks, &|sample| stacks[sample].edges[index])) {}
             }
         }
     }
@@ -380,8 +384,7 @@ pub fn sentence(timeline: &Timeline) -> String {
     }
     if let Some(resident) = residents.max() {
         text += &format!("; resident at most {}", bytes(resident));
-        text += ". The bands are filled as far as they can be resident; above them is what is resident beside the total: libraries' maps, \
-                 files, stacks and free blocks";
+        text += ". The bands are filled as far as they can be resident; above them are stacks and free blocks, then files and shared memory";
     }
     text
 }
@@ -396,6 +399,7 @@ mod tests {
         let sample = |index: i64| Sample {
             time: index as f64 / 10.0,
             resident: Some(90 << 20),
+            files: Some(8 << 20),
             total: (10 + index) << 20,
             accounts: vec![1 << 20, (9 + index) << 20, 4 << 20],
         };
@@ -423,8 +427,7 @@ mod tests {
         for canvas in [&WIDE, &NARROW] {
             let picture = draw(&timeline(), canvas, "a \"label\"");
             let svg = &picture.svg.0;
-            let classes =
-                "band raw|band obj|band arena|resident|cap total|cap obj|mark|ink|grid|axis";
+            let classes = "band raw|band obj|band arena|band other|band file|resident|cap total|cap obj|mark|ink|grid|axis";
             for class in classes.split('|') {
                 assert!(svg.contains(&format!("class=\"{class}\"")), "{class}");
             }
@@ -453,6 +456,7 @@ mod tests {
         // 29 MiB of the total beside it; 90 MiB are resident.
         let (outline, svg, text) = drawn(100 << 20);
         assert!(outline == Outline::Drawn && svg.contains("class=\"outline\""));
+        assert!(svg.contains("class=\"band mapped\""));
         assert!(svg.contains(">100 MiB<"), "{svg}");
         assert!(text.contains("total at most 29.0"), "{text}");
         let (outline, svg, text) = drawn(1 << 30);

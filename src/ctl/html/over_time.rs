@@ -69,12 +69,13 @@ fn legend(timeline: &Timeline, picture: &Picture, at: &Sample) -> Markup {
             ul.legend {
                 @for (name, &live) in timeline.accounts.iter().zip(&at.accounts) {
                     li {
-                        @match is_in_total(name) { true => (swatch(account_class(name))), false => (line("none")) }
+                        (swatch(account_class(name)))
                         span { (text::clean(name)) @if !is_in_total(name) { ", reserved" } } b data-legend=(name) { (text::bytes(live)) }
                     }
                 }
                 li { (line("none")) span { "total" } b data-legend="total" { (text::bytes(at.total)) } }
-                li { (swatch("other")) span { "resident beside the total" } }
+                li { (swatch("other")) span { "stacks, free blocks" } }
+                li { (swatch("file")) span { "files, shared memory" } b data-legend="files" { (maybe_bytes(at.files)) } }
                 li { (line("resident")) span { "resident" } b data-legend="resident" { (maybe_bytes(at.resident)) } }
                 @if picture.outline == Outline::Drawn {
                     li { (line("outline")) span { "live, not resident" } }
@@ -123,6 +124,7 @@ fn table(timeline: &Timeline, samples: &[&Sample]) -> Markup {
             thead { tr {
                 th scope="col" .number data-name="time" { "time" }
                 th scope="col" .number data-name="resident" { "resident" }
+                th scope="col" .number data-name="files" { "files" }
                 th scope="col" .number data-name="total" { "total" }
                 @for name in &timeline.accounts { th scope="col" .number data-name=(name) { (text::clean(name)) } }
             } }
@@ -130,7 +132,9 @@ fn table(timeline: &Timeline, samples: &[&Sample]) -> Markup {
                 @for sample in samples {
                     tr {
                         th scope="row" .number { data value=(sample.time) { (text::seconds(sample.time)) } }
-                        td { @match sample.resident { Some(resident) => (plain(resident)), None => "\u{2013}" } }
+                        @for figure in [sample.resident, sample.files] {
+                            td { @match figure { Some(bytes) => (plain(bytes)), None => "\u{2013}" } }
+                        }
                         td { (plain(sample.total)) }
                         @for &live in &sample.accounts { td { (plain(live)) } }
                     }

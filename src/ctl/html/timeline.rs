@@ -45,6 +45,8 @@ pub struct Sample {
     pub time: f64,
     /// Resident bytes; `None` if the kernel did not provide them.
     pub resident: Option<i64>,
+    /// Those of them that belong to files and shared memory.
+    pub files: Option<i64>,
     /// Live bytes of all accounts, each block once.
     pub total: i64,
     pub accounts: Vec<i64>,
@@ -112,6 +114,7 @@ impl Timeline {
             self.samples.push(Sample {
                 time,
                 resident: bytes("resident"),
+                files: bytes("files"),
                 total,
                 accounts: accounts.collect(),
             });
@@ -216,6 +219,7 @@ mod tests {
             timeline.samples.push(Sample {
                 time: index as f64 / 100.0,
                 resident: Some(if index == 5000 { 1 << 40 } else { index }),
+                files: None,
                 total: if index == 3001 { 1 << 30 } else { 5 },
                 accounts: Vec::new(),
             });

@@ -288,13 +288,13 @@ pub fn cpu_seconds() -> f64 {
 pub fn resident_and_shared() -> Option<(u64, u64)> {
     let mut room = [0; 256];
     let text = small_file::read_once(c"/proc/self/statm", &mut room)?;
-    let bytes = |field| Some(pages_of_statm(text, field)? * page_size());
-    Some((bytes(1)?, bytes(2)?))
+    of_statm(text, page_size())
 }
 
-/// The resident pages in the text of a `statm`.
-pub fn resident_of_statm(text: &[u8]) -> Option<u64> {
-    pages_of_statm(text, 1)
+/// The same of the text of a `statm`.
+pub fn of_statm(text: &[u8], page: u64) -> Option<(u64, u64)> {
+    let bytes = |field| Some(pages_of_statm(text, field)? * page);
+    Some((bytes(1)?, bytes(2)?))
 }
 
 fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {

@@ -188,7 +188,7 @@ impl TimelineFile {
     }
 
     /// A sample: live bytes of each account, and the resident bytes if they are known.
-    pub fn sample(&mut self, seconds: f64, snapshot: &Snapshot, resident: Option<u64>) {
+    pub fn sample(&mut self, seconds: f64, snapshot: &Snapshot, resident: Option<(u64, u64)>) {
         if self.samples > 0 && self.samples.is_multiple_of(SAMPLES) {
             match self.is_regular() {
                 true => self.halve(),
@@ -200,7 +200,8 @@ impl TimelineFile {
         self.line(|json| {
             json.int("s", i64::from(number));
             json.fraction("t", seconds);
-            json.known("resident", resident);
+            json.known("resident", resident.map(|it| it.0));
+            json.known("files", resident.map(|it| it.1));
             json.int("total", snapshot.total_live_bytes as i64);
             for (account, figures) in snapshot.accounts() {
                 json.int(account.name(), figures.live_bytes as i64);

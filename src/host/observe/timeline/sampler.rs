@@ -196,15 +196,14 @@ impl Host {
     }
 
     /// Its resident bytes; None if it has let go of its memory already.
-    fn resident(&self) -> Option<u64> {
+    fn resident(&self) -> Option<(u64, u64)> {
         let mut text = [0u8; 128];
         let text = small_file::read(self.statm.as_ref()?, &mut text)?;
-        let pages = process::resident_of_statm(text).filter(|&pages| pages > 0)?;
-        let bytes = pages * self.page;
+        let (bytes, files) = process::of_statm(text, self.page).filter(|found| found.0 > 0)?;
         // The report's peak is not below what the timeline shows.
         resident::note(bytes);
         HEADER.resident.store(bytes, Relaxed);
-        Some(bytes)
+        Some((bytes, files))
     }
 }
 
