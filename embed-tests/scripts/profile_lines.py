@@ -7,6 +7,7 @@ reached must have added nothing: 0 bytes for those marked `# exactly`, else less
 import asyncio
 import inspect
 import mmap
+import sys
 import threading
 import time
 
@@ -110,6 +111,38 @@ async def coroutine(size):
     block = bytearray(size * MIB)  # 8 5 2
     await asyncio.sleep(0.01)
     del block  # -8 0 2
+
+
+@pyhost.profile
+def traces():
+    block = bytearray(2 * MIB); sys.settrace(follow)  # 2 2 1
+    other = bytearray(5 * MIB)  # 5 5 1
+    sys.settrace(None); del other  # -5 0 1
+    sys.setprofile(ignore); other = bytearray(4 * MIB)  # 4 4 1
+    sys.setprofile(None); del other  # -4 0 1
+    return block
+
+
+def follow(*_):
+    return follow
+
+
+def ignore(*_):
+    pass
+
+
+@pyhost.profile
+def traces_in_a_thread():
+    block = bytearray(2 * MIB); sys.settrace(None)  # 2 2 1
+    return block
+
+
+@pyhost.profile
+def monitors():
+    tools = sys.monitoring; block = bytearray(2 * MIB); tools.use_tool_id(1, "other"); tools.set_events(1, tools.events.LINE)  # 2 2 1
+    more = bytearray(3 * MIB)  # 3 3 1
+    tools.set_events(1, 0); tools.free_tool_id(1); del more  # -3 0 1
+    return block
 
 
 @pyhost.profile
@@ -227,16 +260,21 @@ def main():
         await asyncio.gather(coroutine(3), coroutine(5))
 
     asyncio.run(both())
-    thread = threading.Thread(target=threaded)
-    thread.start()
-    thread.join()
+    for target in (threaded, traces_in_a_thread):
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
     time.sleep(0.05)  # what a thread frees behind its end
     Methods.of_class(), Methods.static()
     outer()
+    traces()
     exact()
+    if hasattr(sys, "monitoring"):
+        monitors()
+        check(monitors)
     far = long_function()
     assert far() is None
-    for function in (plain, loop, maps, map_that_goes, recursive, generator, thrown, handled, raising, coroutine, threaded,
+    for function in (plain, loop, maps, map_that_goes, recursive, generator, thrown, handled, raising, coroutine, threaded, traces, traces_in_a_thread,
                      Methods.of_class, Methods.static, outer, nested, exact):
         check(function)
     grown = [row for row in far.profile.rows if row["growth_bytes"]]

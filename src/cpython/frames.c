@@ -587,12 +587,39 @@ static void switch_trace(PyThreadState *state)
 #endif
 }
 
+static int is_watched(frame_t *frame)
+{
+    void *mark = NULL;
+    return _PyCode_GetExtra((PyObject *)code_of(frame), watched, &mark) == 0 && mark != NULL;
+}
+
+/* Behind a sys.settrace() of a watched frame: the frame is traced further. */
+static int go_on(void *unused)
+{
+    PyThreadState *state = PyThreadState_GET();
+    frame_t *frame = innermost();
+    if (frame != NULL && state->c_tracefunc != trace && !state->tracing && is_watched(frame)) {
+        switch_trace(state);
+        at_line(-1);
+    }
+    return (void)unused, 0;
+}
+
+/* An audit hook: a watched line has what it added so far. The rest happens in the main thread alone, right behind the call. */
+static int hear(const char *event, PyObject *arguments, void *unused)
+{
+    PyThreadState *state = _PyThreadState_UncheckedGet();
+    if (state != NULL && state->c_tracefunc == trace && strcmp(event, "sys.settrace") == 0) {
+        at_line(0);
+        Py_AddPendingCall(go_on, NULL);
+    }
+    return (void)arguments, (void)unused, 0;
+}
+
 /* Runs a frame: traced if its code is watched, and otherwise not, also below one that is. */
 static PyObject *evaluate(PyThreadState *state, frame_t *frame, int is_thrown)
 {
-    void *mark = NULL;
-    _PyCode_GetExtra((PyObject *)code_of(frame), watched, &mark);
-    int wants = mark != NULL;
+    int wants = is_watched(frame);
     if (wants == (state->c_tracefunc == trace) || state->tracing)
         return evaluate_next(state, frame, is_thrown);
     switch_trace(state);
@@ -615,6 +642,8 @@ int pyhost_watch_lines(PyObject *code, void (*event)(int event))
         watched = _PyEval_RequestCodeExtraIndex(NULL);
         evaluate_next = _PyInterpreterState_GetEvalFrameFunc(interpreter);
         _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+        if (PySys_AddAuditHook(hear, NULL) < 0)
+            return -1;
 #if PY_VERSION_HEX < 0x030A0000
         interpreter->ceval.tracing_possible++; /* as long as it may be switched */
 #endif
