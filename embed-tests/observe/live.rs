@@ -727,6 +727,33 @@ fn a_value_of_live_says_on_off_or_a_directory_and_never_nothing() {
 }
 
 #[test]
+fn live_alone_is_the_directory_of_its_variable_where_pyhostctl_looks() {
+    let place = folder("live");
+    let hosts = place.join("hosts");
+    let code = format!(
+        "import os, subprocess; print(os.environ['PYHOST_LIVE'])
+print(subprocess.run(['{PYHOSTCTL}', 'top', '--once'], capture_output=True, text=True).stdout.count('\\n'))"
+    );
+    for option in ["--live", "--live=on"] {
+        let run = Run::host().env("XDG_RUNTIME_DIR", &place);
+        let outcome = run.env("PYHOST_LIVE", &hosts).arg(option).code(&code).ok();
+        assert_eq!(
+            outcome.stdout,
+            format!("{}\n2\n", hosts.display()),
+            "{option} {outcome:#?}"
+        );
+    }
+    assert!(!place.join("pyhost").exists());
+    // By the variable a directory that cannot be had is a line.
+    let outcome = Run::host().env("PYHOST_LIVE", "/proc/hosts").arg("--live");
+    let outcome = outcome.code("print('ran')").ok();
+    assert!(
+        outcome.stdout == "ran\n" && outcome.stderr.contains("/proc/hosts"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
 fn a_failed_start_leaves_no_file_that_looks_like_a_kill() {
     let directory = folder("live").join("hosts");
     let live = format!("--live={}", directory.display());

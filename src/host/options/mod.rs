@@ -165,7 +165,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let region = region::settings(&values)?;
     let off = values.stats == Some(Format::Off);
     let faults = faults::settings(&mut values, &mut outputs)?;
-    let live = observation::place(&mut values, &mut outputs)?;
+    let directory = variable(LIVE).filter(|_| is_trusted);
+    let live = observation::place(&mut values, directory, &mut outputs)?;
     let profile_file = values.profile_file.clone();
     let profile_file = observation::file(
         outputs::PROFILE_FILE,

@@ -11,9 +11,17 @@ use pyhost_record::directory::Setting;
 use std::ffi::OsString;
 
 /// Where the ledger is to be kept. A file that only the variable names is for one process alone if its name
-/// has the process id: each process would write one for all.
-pub fn place(values: &mut Values, outputs: &mut Outputs) -> Result<LedgerPlace> {
-    let is_given = values.is_given("--live");
+/// has the process id: each process would write one for all. `--live` alone leaves the variable its directory, where `pyhostctl` looks.
+pub fn place(
+    values: &mut Values,
+    variable: Option<OsString>,
+    outputs: &mut Outputs,
+) -> Result<LedgerPlace> {
+    let mut is_given = values.is_given("--live");
+    let named = variable.and_then(|text| Setting::of(&text));
+    if values.live == Some(Setting::On) && matches!(named, Some(Setting::At(_))) {
+        (values.live, is_given) = (named, false);
+    }
     match values.live.clone() {
         Some(Setting::Off) | None => Ok(LedgerPlace::Own),
         Some(Setting::File(path)) => {

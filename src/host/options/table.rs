@@ -196,8 +196,8 @@ the end. %p is the process id" {
 Let pyhostctl read the accounts at any time
 While the process runs, and after a kill: the ledger is in a file of
 the directory DIR. Child processes have files of their own there
-  on         in $XDG_RUNTIME_DIR/pyhost, else in /dev/shm/pyhost-UID
-             [default]
+  on         where PYHOST_LIVE says, else in $XDG_RUNTIME_DIR/pyhost,
+             else in /dev/shm/pyhost-UID [default]
   off        not at all, whatever PYHOST_LIVE says
   file:PATH  in this file, which stays; with %p, the process id, child
              processes have theirs, too" {
