@@ -163,6 +163,14 @@ class Methods:
         return bytearray(3 * MIB)  # 3 3 1
 
 
+@pyhost.profile
+def beside():
+    block = bytearray(MIB)
+    area = mmap.mmap(-1, MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    thread = threading.Thread(target=KEPT.extend, args=([bytes(1000) for _ in range(9)],)); thread.start(); thread.join()  # shared
+    return block, area
+
+
 def inner():
     KEPT.append(bytearray(2 * MIB))
 
@@ -279,6 +287,11 @@ def main():
         check(function)
     grown = [row for row in far.profile.rows if row["growth_bytes"]]
     assert len(far.profile.rows) == 401 and not grown, grown
+    beside()
+    shared = [row["other_threads"] for row in beside.profile.rows]
+    assert shared == [False, False, True, False], beside.profile
+    assert not any(row["other_threads"] for row in plain.profile.rows + maps.profile.rows), plain.profile
+    assert "(*: with what other threads did meanwhile)" in str(beside.profile) and "(*" not in str(raising.profile)
     text, html = str(plain.profile), plain.profile._repr_html_()
     assert "block = bytearray(10 * MIB)" in text and "above begin" in text and "<td" in html, text
     try:

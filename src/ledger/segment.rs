@@ -189,6 +189,17 @@ impl Ledger {
         marks
     }
 
+    /// Blocks that all threads but the one of `own` have allocated so far, without maps, which are of no thread.
+    pub fn blocks_of_others(&self, own: &Slot) -> u64 {
+        let others = self.used_slots().filter(|slot| !std::ptr::eq(*slot, own));
+        let maps = self
+            .overflow()
+            .cell(Account::Mapped)
+            .total_blocks
+            .load(Relaxed);
+        others.map(Slot::blocks).sum::<u64>().wrapping_sub(maps)
+    }
+
     /// The allocations of all threads but the one of `own` since the marks. Threads beyond the last slot
     /// count as one.
     pub fn others_since(&self, marks: &Marks, own: &Slot) -> Others {

@@ -363,6 +363,7 @@ class LineProfile:
 
 class _LineRow(TypedDict):
     line: int
+    other_threads: bool
     hits: int
     seconds: float
     peak_bytes: int

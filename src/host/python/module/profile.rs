@@ -39,6 +39,8 @@ struct Line {
     peak: i64,
     peak_growth: i64,
     growth: Moment,
+    /// Whether other threads allocated meanwhile.
+    has_others: bool,
 }
 
 struct Function {
@@ -57,6 +59,8 @@ struct Running {
     line: usize,
     span: u64,
     begin: Moment,
+    /// What other threads had allocated.
+    others: u64,
     /// The ledger's bound at its begin: the peak is measured from there, with the windows of other threads.
     bound: i64,
     /// The most bytes that were seen before memory was given back.
@@ -112,9 +116,11 @@ fn happens(event: c_int, with_number: bool) {
             let (snapshot, peaks) = spans::end(run.span);
             LEDGER.end_precise();
             let end = state.moment(&snapshot, own);
+            let others = LEDGER.blocks_of_others(heap::slot()) != run.others;
             // The frame of a call that starts may be that of one whose end was not seen.
             if event >= 0 {
                 state.book(&run, &end, peaks.ledger.total as i64 - own[1], ended);
+                state.functions[run.function].lines[run.line].has_others |= others;
             }
             now = Some(end);
         }
@@ -143,6 +149,7 @@ fn happens(event: c_int, with_number: bool) {
             line,
             span,
             begin: now.unwrap_or_else(|| state.moment(&snapshot, own)),
+            others: LEDGER.blocks_of_others(heap::slot()),
             bound: LEDGER.bound(Scope::Total),
             seen: 0,
             started: monotonic(),
@@ -231,7 +238,7 @@ fn watch<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
     gil.bool(is_all)
 }
 
-/// `(line, hits, nanoseconds, peak, peak growth, growth of each account, of all)` of each line of a code object that was reached.
+/// `(line, hits, nanoseconds, peak, peak growth, whether other threads allocated, growth of each account, of all)` of each line of a code object that was reached.
 fn rows<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
     let gil = this.gil();
     let rows = gil.list()?;
@@ -245,9 +252,10 @@ fn rows<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
         let Some((number, line)) = found else { break };
         if line.hits > 0 {
             let head = [i64::from(number), line.hits as i64, line.nanoseconds as i64];
-            let numbers = head.into_iter().chain([line.peak, line.peak_growth]);
+            let tail = [line.peak, line.peak_growth, i64::from(line.has_others)];
+            let numbers = head.into_iter().chain(tail);
             let numbers = numbers.chain(line.growth).map(|number| gil.int(number));
-            rows.append(&*gil.tuple_of(6 + ALL, numbers)?)?;
+            rows.append(&*gil.tuple_of(7 + ALL, numbers)?)?;
         }
     }
     Ok(rows)

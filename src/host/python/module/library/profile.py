@@ -34,18 +34,20 @@ class LineProfile:
     @property
     def rows(self):
         """The lines that were reached, as dictionaries: line, hits, seconds, peak_bytes (the most bytes while it ran),
-        peak_growth_bytes (above its begin), growth_bytes, and accounts, the growth of each.
+        peak_growth_bytes (above its begin), growth_bytes, accounts, the growth of each, and other_threads: whether others
+        allocated meanwhile, which is in all figures.
         """
         found = []
         for code in self._codes:
-            for line, hits, time, peak, above, *growth, added in _profile_rows(code):
+            for line, hits, time, peak, above, others, *growth, added in _profile_rows(code):
                 found.append({"line": line, "hits": hits, "seconds": time / 1e9, "peak_bytes": peak, "peak_growth_bytes": above,
-                              "growth_bytes": added, "accounts": dict(zip(_ACCOUNTS, growth))})
+                              "growth_bytes": added, "accounts": dict(zip(_ACCOUNTS, growth)), "other_threads": bool(others)})
         return found
 
     def _head(self):
         file = self._codes[0].co_filename if self._codes else ""
-        return f"lines of {self.name}, {_at(file)}"
+        note = " (*: with what other threads did meanwhile)" if any(row["other_threads"] for row in self.rows) else ""
+        return f"lines of {self.name}, {_at(file)}{note}"
 
     def _texts(self):
         """The titles and a row a line of the source, as texts."""
@@ -78,7 +80,7 @@ def _figures(row):
     least = max(sum(map(abs, growth.values())) / 10, 1)
     largest = sorted((name for name in growth if abs(growth[name]) >= least), key=lambda name: -abs(growth[name]))
     return (_text(row["peak_bytes"]), _text(row["peak_growth_bytes"]), _signed(row["growth_bytes"]), str(row["hits"]),
-            f"{row['seconds']:.3f} s", "+".join(largest))
+            f"{row['seconds']:.3f} s", "+".join(largest) + "*" * row["other_threads"])
 
 
 def _source(code):
