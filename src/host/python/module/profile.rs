@@ -304,7 +304,7 @@ static FILE: OnceLock<(Vec<u8>, libc::pid_t)> = OnceLock::new();
 fn write_page<'a>(this: This<'a, Module>, make: &Object<'a>) -> Returned<'a> {
     let is_own = |(path, pid): &&(Vec<u8>, _)| *pid == process::id() || names_process(path);
     let Some((template, _)) = FILE.get().filter(is_own) else {
-        return Ok(this.gil().bool(false)?);
+        return this.gil().bool(false);
     };
     let page = make.call(&[])?;
     let path = PathBuffer::expand(template, process::id(), b"");
