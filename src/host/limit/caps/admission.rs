@@ -389,9 +389,15 @@ impl Case<'_> {
     fn is_large(&self, part: &ThreadPart, python: &Python) -> bool {
         is_large(self.bytes, self.reserve, false)
             && (is_large(self.bytes, self.reserve, true)
-                || !(self.handles_error(part, python)
+                || !(self.is_for_maps()
+                    || self.handles_error(part, python)
                     || self.place(python).is_fragile()
                     || self.is_innocent(self.slot.live_of_owner())))
+    }
+
+    /// Whether it is a library's request while libraries' maps have most: a C++ library ends the process for null.
+    fn is_for_maps(&self) -> bool {
+        self.account == Account::Native && limits::maps() as i64 > LEDGER.bound(self.scope)
     }
 
     /// Whether a thread that has `own` bytes has little beside another.

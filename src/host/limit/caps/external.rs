@@ -13,7 +13,7 @@
 
 use super::python::{Notice, Python, python};
 use super::refusal::{How, Refusal};
-use super::zone::{has_room, is_at_work, mapped, zone};
+use super::zone::{another, has_room, is_at_work, mapped, zone};
 use super::{refusal, watch};
 use crate::cpython::frames::CodePlace;
 use crate::heap::attend_to_caps;
@@ -21,7 +21,7 @@ use crate::ledger::{Account, LEDGER};
 use pyhost_os::clock;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize};
 
 /// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
@@ -32,9 +32,8 @@ const DECAY: u64 = 2_000_000_000;
 /// As many threads as are asked about, at most.
 const MOST_THREADS: i64 = 8;
 
-/// The largest map that is served from the reserve of a cap that counts maps, and how much of that.
-const SMALL: i64 = 64 << 10;
-const FOR_SMALL: i64 = 1 << 20;
+/// The part of a limit that counts maps by which a map may pass its reserve's begin.
+const SLACK: i64 = 32;
 
 /// No error is under way.
 const QUIET: u8 = 0;
@@ -67,6 +66,8 @@ pyhost_os::state! {
         waits_from: AtomicU64 = AtomicU64::new(0),
         /// When the main thread began to wait for what is given back, in nanoseconds.
         waits_since: AtomicU64 = AtomicU64::new(0),
+        /// Whether there is a dossier since much was left: of an error, and of a refused map.
+        has_dossier: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2],
         /// The map that was asked for last.
         asked: AtomicUsize = AtomicUsize::new(0),
         /// The number of the refused map that the error is for; 0 if no map was refused, and the error is the refusal.
@@ -226,13 +227,17 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
         read(true);
         left = watch::left_for_map().map_or(left, |(_, left)| left);
         if lacks(left) != lacks(left + watch::granted()) {
-            watch::settle(look);
+            watch::settle(python().is_some_and(|it| !(it.has_gil)()), look);
             left = watch::left_for_map().map_or(left, |(_, left)| left);
         }
     }
-    // What allocators keep their books in is served from the reserve: they end the process without it.
-    let is_small = watch::follows_maps() && size <= SMALL && size <= left + FOR_SMALL;
-    let mut fits = size <= left || is_small;
+    // A library in Rust ends the process for a map that is refused: a little past the limit it has it, and the script the error.
+    let slack = if watch::follows_maps() {
+        limit as i64 / SLACK
+    } else {
+        0
+    };
+    let mut fits = size <= left + slack;
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
     if !fits && watch::is_work_space(size) {
@@ -290,6 +295,7 @@ fn least_rest(limit: u64, size: i64, threads: i64) -> i64 {
     match (watch::external(), watch::charged()) {
         // What a block of code has grown by may be less than what was mapped before it.
         (Some(external), Some((_, charged))) if watch::follows_maps() => {
+            let size = size.min(another(limit));
             let next = zone(limit).max(size) * threads;
             zone(limit).max(next.min(external.min(charged) / 4))
         }
@@ -342,7 +348,9 @@ fn refuse(limit: u64, bytes: usize) -> u64 {
 fn record(number: u64, bytes: usize, limit: u64, charged: i64, how: How, python: &Python) {
     let charged = charged.max(0) as u64;
     let refusal = refusal::record_external(number, bytes, limit, charged, how, python.trace);
-    (python.first_refusal)(&refusal);
+    if !ERROR.has_dossier[usize::from(how == How::Null)].swap(true, Relaxed) {
+        (python.first_refusal)(&refusal);
+    }
 }
 
 /// Reads the charges when growth or time demands it, or `force`, and looks at what is left. Inside the allocator too.
@@ -354,6 +362,10 @@ pub(super) fn read(force: bool) {
 fn look(limit: u64, left: i64) {
     if has_room(limit, left) && ERROR.is_stale(limit, left) {
         ERROR.state.store(QUIET, Relaxed);
+        ERROR
+            .has_dossier
+            .iter()
+            .for_each(|it| it.store(false, Relaxed));
         // Else a map that is made and given back again and again would raise it each time.
         if has_room(limit, left - ERROR.asked.load(Relaxed) as i64) {
             ERROR.last.forget();
@@ -503,12 +515,12 @@ fn take(python: &Python, raise: impl FnOnce() -> bool) -> Option<Notice> {
         return None;
     }
     let (limit, charged) = ERROR.had()?;
+    let asked = ERROR.asked.load(Relaxed);
     let mut number = ERROR.counted.load(Relaxed);
     if number == 0 {
         LEDGER.count_refusal(Account::Mapped);
         number = refusal::next();
     }
-    let asked = ERROR.asked.load(Relaxed);
     record(number, asked, limit, charged, How::Raised, python);
     Some(Notice::Now)
 }

@@ -45,8 +45,10 @@ const LEAST_MAPPED: i64 = 1 << 20;
 /// What a reading of maps takes at most, in microseconds, beside one for each mebibyte.
 const DURATION: i64 = 200;
 /// For how long a map that was granted is given time to be touched before its bytes count by what is touched of others, in
-/// nanoseconds.
-const SETTLING: u64 = 10_000_000;
+/// nanoseconds: so much, and as much again as long as others touch, up to the second.
+const SETTLING: (u64, u64) = (10_000_000, 300_000_000);
+/// For how long what was granted counts until it is touched, in microseconds.
+const RECENT: i64 = 300_000;
 /// By how many times its own duration a reading of maps comes after the last: one that is due, and one that is wanted.
 const PAUSES: (i64, i64) = (99, 9);
 
@@ -92,6 +94,8 @@ struct Reading {
     others: i64,
     /// Bytes that libraries have mapped and not touched.
     untouched: i64,
+    /// Of their maps, those that are resident since the reading before.
+    touched: i64,
 }
 
 pyhost_os::state! {
@@ -119,6 +123,8 @@ pyhost_os::state! {
         /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
         left: AtomicI64 = AtomicI64::new(0),
         mapped_since: AtomicI64 = AtomicI64::new(0),
+        /// When a library was granted a map last, in microseconds.
+        granted_at: AtomicI64 = AtomicI64::new(0),
         /// By how much maps have grown lately from one reading to the next.
         step: AtomicI64 = AtomicI64::new(0),
         /// Whether more was charged beside the ledger's live bytes than at the reading before.
@@ -303,13 +309,16 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
             charged,
             others,
             untouched,
+            touched,
         } = reading;
         STATE
             .next_bytes
             .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
-        STATE.mapped_since.store(0, Relaxed);
+        let is_recent = time - STATE.granted_at.load(Relaxed) < RECENT;
+        let waiting = if is_recent { granted() - touched } else { 0 };
+        STATE.mapped_since.store(waiting.max(0), Relaxed);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
         let may_touch = charges.is_some() || untouched > zone::zone(limit) / 4;
@@ -330,22 +339,31 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
     is_read
 }
 
-/// Gives maps that were granted since the last reading time to be touched, and reads. Of what is untouched then so much counts on
-/// as libraries have touched of all that they have: allocators reserve several times what they use.
-pub(super) fn settle(look: impl Fn(u64, i64)) {
-    let (before, granted) = (limits::maps() as i64, granted());
-    clock::wait_until(SETTLING, SETTLING, || false);
+/// Gives maps that were granted since the last reading time to be touched, and reads: `in_turn`, as long as another thread touches
+/// them. Of what is untouched then so much counts on as libraries have touched of all that they have: allocators reserve several
+/// times what they use.
+pub(super) fn settle(in_turn: bool, look: impl Fn(u64, i64)) {
     let read_now = || {
         STATE.is_given_back.store(true, Relaxed);
         read(true, &look)
     };
-    // Another thread may be reading, or hold the table of maps.
-    if clock::wait_until(SETTLING, SETTLING / 10, read_now) {
+    let (before, step) = (limits::maps() as i64, STATE.step.load(Relaxed));
+    let (mut is_read, mut last) = (false, before);
+    let is_settled = || {
+        clock::wait_until(SETTLING.0, SETTLING.0, || false);
+        // Another thread may be reading, or hold the table of maps.
+        is_read = clock::wait_until(SETTLING.0, SETTLING.0 / 10, read_now);
         let touched = limits::maps() as i64;
-        let untouched = (granted - (touched - before).max(0)).max(0);
+        !in_turn || !is_read || touched - std::mem::replace(&mut last, touched) < LEAST_MAPPED
+    };
+    clock::wait_until(SETTLING.1, 0, is_settled);
+    let touched = limits::maps() as i64;
+    // All these readings are one for a step.
+    STATE.step.fetch_max(step.max(touched - before), Relaxed);
+    if is_read {
         let part = touched as f64 / zone::mapped().max(touched).max(1) as f64;
-        let counted = (untouched as f64 * part) as i64;
-        STATE.mapped_since.fetch_add(counted, Relaxed);
+        let counted = (granted() as f64 * part) as i64;
+        STATE.mapped_since.store(counted, Relaxed);
     }
 }
 
@@ -356,6 +374,7 @@ pub(super) fn granted() -> i64 {
 
 /// A library maps `bytes` more.
 pub(super) fn grant(bytes: i64) {
+    STATE.granted_at.store(microseconds(), Relaxed);
     STATE.mapped_since.fetch_add(bytes, Relaxed);
 }
 
@@ -396,6 +415,7 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
         charged: live + maps,
         others: 0,
         untouched: (zone::mapped() - maps).max(0),
+        touched: (maps - before).max(0),
     })
 }
 
@@ -407,7 +427,9 @@ pub(super) fn has_grown() -> bool {
 /// The bytes that libraries may touch before the next reading: as many as lately, but at most a quarter of what is resident of their maps.
 /// 0 if the cap follows the charges.
 pub(super) fn step() -> i64 {
-    STATE.step.load(Relaxed).min(limits::maps() as i64 / 4)
+    let most = limit().map_or(0, zone::another);
+    let most = most.min(limits::maps() as i64 / 4);
+    STATE.step.load(Relaxed).min(most)
 }
 
 /// The limit that is followed.
@@ -493,6 +515,7 @@ impl Charges {
             charged: charged as i64,
             others: others as i64,
             untouched: zone::untouched(own, now),
+            touched: i64::MAX / 2,
         })
     }
 }

@@ -14,6 +14,11 @@ pub(super) fn zone(limit: u64) -> i64 {
     zone.min(limit / 4)
 }
 
+/// What the next map takes at most, or the next step of what is touched, as far as an error comes before it.
+pub(super) fn another(limit: u64) -> i64 {
+    (limit as i64 / 8).max(96 << 20)
+}
+
 /// Whether so much is left of `limit` that an error before is forgotten: more than the zone, so that it is not
 /// raised again at its edge.
 pub(super) fn has_room(limit: u64, left: i64) -> bool {
