@@ -33,7 +33,7 @@ const DECAY: u64 = 2_000_000_000;
 const MOST_THREADS: i64 = 8;
 
 /// The part of a limit that counts maps by which a map may pass its reserve's begin.
-const SLACK: i64 = 32;
+const SLACK: i64 = 48;
 
 /// No error is under way.
 const QUIET: u8 = 0;
