@@ -209,12 +209,10 @@ pub fn end() {
 pub fn forget() {
     end();
     let inside = gate::enter(state().slot(), thread_id());
-    if let Some(mut held) = hold(&inside)
-        && let Some(recorder) = held.as_mut()
-    {
+    with_recorder(&inside, |recorder| {
         recorder.samples = None;
         STATE.has_lines.store(false, Relaxed);
-    }
+    });
 }
 
 /// A fork is on its way: the child's draws differ from its parent's and its siblings'.
@@ -249,8 +247,7 @@ pub(crate) fn forked(child: &Child) {
 pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     // Inside the gate, so that what `work` allocates never waits for a thread that waits for the lock.
     let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    held.as_mut()?.samples.as_mut().map(work)
+    with_recorder(&inside, |recorder| recorder.samples.as_mut().map(work))?
 }
 
 /// [`with`] in a signal handler, or inside the allocator: `None` also if what it has interrupted has the samples, or another
@@ -321,6 +318,12 @@ impl DerefMut for Holding {
 #[inline]
 fn hold(_inside: &Inside<'_>) -> Option<Holding> {
     wait(|| false)
+}
+
+/// Calls `work` with what is recorded; None if nothing is yet, or the calling thread has the lock.
+#[inline]
+fn with_recorder<T>(inside: &Inside<'_>, work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
+    hold(inside)?.as_mut().map(work)
 }
 
 /// Waits for the lock until `gives_up`. None if the calling thread has it.
@@ -430,7 +433,7 @@ pub(crate) fn theap(
             if !theap.is_null() {
                 return Some((theap, Some(unit)));
             }
-            drop_sample(inside);
+            with_recorder(inside, |it| it.samples.as_mut().map(Samples::count_dropped));
         }
     }
     Some((state.theap(account), None))
@@ -459,10 +462,8 @@ fn switch(state: &ThreadState, inside: &Inside<'_>) {
 }
 
 fn draw(inside: &Inside<'_>) -> Option<i64> {
-    let mut held = hold(inside)?;
     let interval = STATE.interval.load(Relaxed);
-    held.as_mut()
-        .map(|recorder| recorder.chance.distance(interval))
+    with_recorder(inside, |recorder| recorder.chance.distance(interval))
 }
 
 /// Whether a request is a sample in any case, and stands for itself alone: so is a large one while units have samples.
@@ -500,15 +501,6 @@ fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
     let left = draw(inside);
     state.left.set(left.unwrap_or(0));
     left.is_some()
-}
-
-fn drop_sample(inside: &Inside<'_>) {
-    if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
-        && let Some(samples) = recorder.samples.as_mut()
-    {
-        samples.count_dropped();
-    }
 }
 
 /// The heap of an account's samples, made for its first one: many programs have none of arrays, or of libraries. Null if
@@ -562,33 +554,30 @@ pub(crate) fn take(
             walk(take);
         }
     };
-    let Some(mut held) = hold(inside) else {
-        return Added::Not;
-    };
-    let Some(recorder) = held.as_mut() else {
-        return Added::Not;
-    };
-    let of_unit = recorder.units.allocated(unit, block.addr(), drawn);
-    let Some(weight) = recorder.weight_of_line(bytes, counted, drawn) else {
-        return added_to_both(Added::Not, of_unit);
-    };
-    let Recorder { samples, names, .. } = recorder;
-    let added = samples.as_mut().map_or(Added::Not, |samples| {
-        let moment = clock::monotonic_coarse();
-        let thread = names.number(&state().named, samples, samples.time().tick(moment));
-        let allocation = Allocation {
-            address: block.addr(),
-            account: account as u8,
-            thread,
-            moment,
-            weight,
-        };
-        samples.add(allocation, &mut walk, heights(account))
+    let recorded = with_recorder(inside, |recorder| {
+        let of_unit = recorder.units.allocated(unit, block.addr(), drawn);
+        let weight = recorder.weight_of_line(bytes, counted, drawn);
+        let Recorder { samples, names, .. } = recorder;
+        let of_line = samples.as_mut().zip(weight).map(|(samples, weight)| {
+            let moment = clock::monotonic_coarse();
+            let thread = names.number(&state().named, samples, samples.time().tick(moment));
+            let allocation = Allocation {
+                address: block.addr(),
+                account: account as u8,
+                thread,
+                moment,
+                weight,
+            };
+            let added = samples.add(allocation, &mut walk, heights(account));
+            (added, weight.bytes)
+        });
+        (of_line, of_unit)
     });
-    drop(held);
+    let (of_line, of_unit) = recorded.unwrap_or_default();
+    let (added, weight) = of_line.unwrap_or((Added::Not, 0.0));
     // One that is not kept has no end either.
     if added != Added::Not && has_probes(account) {
-        probes::allocated(block, size, weight.bytes);
+        probes::allocated(block, size, weight);
     }
     added_to_both(added, of_unit)
 }
@@ -672,11 +661,7 @@ pub fn forget_span(number: u64) {
 
 /// Takes out a block of `account` that is about to be freed; false if it is no sample.
 fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
-    let Some(mut held) = hold(inside) else {
-        return false;
-    };
-    let removed = held.as_mut().map(|recorder| recorder.remove(block));
-    drop(held);
+    let removed = with_recorder(inside, |recorder| recorder.remove(block));
     let (of_line, of_unit) = removed.unwrap_or_default();
     if of_line && has_probes(account) {
         probes::freed(block);
@@ -743,10 +728,8 @@ pub(super) fn stayed(
 /// Calls `visit` with the addresses of each mapping that the samples lie in.
 pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
     let inside = gate::enter(state().slot(), thread_id());
-    if let Some(held) = hold(&inside)
-        && let Some(Recorder { samples, units, .. }) = held.as_ref()
-    {
+    with_recorder(&inside, |Recorder { samples, units, .. }| {
         let of_lines = samples.iter().flat_map(Samples::addresses);
         of_lines.chain(units.addresses()).for_each(&mut visit);
-    }
+    });
 }

@@ -1,6 +1,8 @@
 //! Units of work with a budget: their samples, and requests that would pass a budget.
 
-use super::{Inside, Recorder, STATE, begin, counted, drawn, gate, hold, state, thread_id};
+use super::{
+    Inside, Recorder, STATE, begin, counted, drawn, gate, hold, state, thread_id, with_recorder,
+};
 use crate::host::{UnitDecisions, host};
 use crate::ledger::Account;
 use crate::threads::thread_names::Names;
@@ -36,8 +38,7 @@ pub fn begin_units(interval: u64) -> bool {
 
 fn with_units<T>(work: impl FnOnce(&mut Units) -> T) -> Option<T> {
     let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    held.as_mut().map(|recorder| work(&mut recorder.units))
+    with_recorder(&inside, |recorder| work(&mut recorder.units))
 }
 
 /// Makes a unit within another one, or 0 for none. None without memory for it. The caller owns it until [`release_unit`].
@@ -95,14 +96,11 @@ pub(super) fn admit(
     };
     let counted = counted(size) as usize;
     let bytes = drawn(counted, counted).bytes as u64;
-    let mut unit_and_exhausted = (0, None);
-    if let Some(held) = hold(inside)
-        && let Some(recorder) = held.as_ref()
-    {
-        let unit = recorder.units.open_one(unit);
-        unit_and_exhausted = (unit, recorder.units.exhausted(unit, bytes));
-    }
-    match unit_and_exhausted {
+    let unit_and_exhausted = with_recorder(inside, |Recorder { units, .. }| {
+        let unit = units.open_one(unit);
+        (unit, units.exhausted(unit, bytes))
+    });
+    match unit_and_exhausted.unwrap_or((0, None)) {
         (_, Some(figures)) if (decisions.refuses)(&figures, account, size, may_be_refused) => None,
         (unit, _) => Some(unit),
     }
