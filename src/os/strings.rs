@@ -16,6 +16,12 @@ pub const fn c_text(text: &'static str) -> &'static CStr {
     }
 }
 
+/// The text that bytes begin with: up to the first zero byte, or the first that is none of UTF-8.
+pub fn leading_text(bytes: &[u8]) -> &str {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    text.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
 /// An array of strings that ends with null, or null for none. Nobody else changes it meanwhile. A function that the
 /// loader calls takes its arrays as this type.
 #[repr(transparent)]
@@ -163,8 +169,7 @@ impl Map {
         let mut places = [0; 11];
         for (place, field) in places.iter_mut().zip(FIELDS) {
             if let Some(index) = field.checked_sub(3) {
-                let text = stat_fields(text).nth(index)?.trim_ascii();
-                *place = str::from_utf8(text).ok()?.parse().ok()?;
+                *place = small_file::number(stat_fields(text).nth(index)?)?;
             }
         }
         // SAFETY: the call asks for the end of the heap alone, since no heap ends at 0.

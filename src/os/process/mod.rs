@@ -153,7 +153,7 @@ pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
         return false;
     };
     file::each_name(&folder, |name| {
-        let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let number = small_file::number(name);
         if let Some(thread) = number.filter(|&thread| thread != calls::gettid()) {
             visit(thread);
         }
@@ -216,10 +216,8 @@ pub fn has_ancestor_of_its_kind() -> bool {
             return true;
         }
         let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-        let parent = stat_fields(&stat)
-            .nth(1)
-            .and_then(|field| str::from_utf8(field).ok());
-        ancestor = parent.and_then(|parent| parent.parse().ok()).unwrap_or(0);
+        let parent = stat_fields(&stat).nth(1);
+        ancestor = parent.and_then(small_file::number).unwrap_or(0);
     }
     false
 }
@@ -298,8 +296,7 @@ pub fn of_statm(text: &[u8], page: u64) -> Option<(u64, u64)> {
 }
 
 fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {
-    let field = text.split(|&byte| byte == b' ').nth(field)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    small_file::number(text.split(|&byte| byte == b' ').nth(field)?)
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
 use pyhost_os::path_template::format_into;
+use pyhost_os::strings::leading_text;
 use reach::Block;
 pub use reach::Broken;
 use sites::Site;
@@ -99,7 +100,7 @@ pub struct Group {
 impl Group {
     /// The name of the objects' type; empty if they are no objects.
     pub fn type_name(&self) -> &str {
-        text_of(&self.name)
+        leading_text(&self.name)
     }
 
     /// The file and the line that allocated them, if tracemalloc knew, or the blocks.
@@ -401,16 +402,10 @@ fn rule_for<'a>(
     rules.matching(&Facts {
         account: block.account,
         size: asked(block),
-        kind: text_of(&name),
+        kind: leading_text(&name),
         line: str::from_utf8(line).unwrap_or_default(),
         calls: &calls[..count],
     })
-}
-
-/// A name that zeros follow.
-fn text_of(name: &[u8; NAME]) -> &str {
-    let length = name.iter().position(|&byte| byte == 0);
-    str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
 }
 
 fn add(closed: &Closed, groups: &mut Table<Group>, block: &Block, memory: &impl Memory) {
