@@ -6,7 +6,7 @@
 use crate::ledger::{LEDGER, Scope};
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate::{self, Inside};
-use crate::mimalloc::pages::Emptied;
+use crate::mimalloc::pages::{self, Arena, Emptied};
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use crate::threads::thread_state::{state, thread_id};
 use pyhost_os::clock::monotonic_coarse;
@@ -248,19 +248,9 @@ pub fn keep_everything() {
 
 /// Asks for huge pages beneath what mimalloc has reserved so far.
 fn ask_for_huge_pages() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let inside = maps.as_ptr().addr(); // a block of mimalloc's, as every one of the process
-    let ranges = maps.lines().filter_map(|line| {
-        let (start, end) = line.split(' ').next()?.split_once('-')?;
-        let parse = |text| usize::from_str_radix(text, 16).ok();
-        Some((parse(start)?, parse(end)?))
+    pages::each_arena(|Arena { start, end, .. }| {
+        advise_huge_pages(std::ptr::without_provenance_mut(start), end - start, true);
     });
-    for (start, end) in ranges {
-        if (start..end).contains(&inside) {
-            let memory = std::ptr::without_provenance_mut(start);
-            advise_huge_pages(memory, end - start, true);
-        }
-    }
 }
 
 /// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first; 64 MiB if addresses have

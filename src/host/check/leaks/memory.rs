@@ -7,10 +7,10 @@ use crate::heap::{self, region, thread_pointers};
 use crate::libc_exports::native::mapped;
 use crate::libc_exports::native::next::find;
 use crate::process::loaded::{self, Segment};
-use crate::process::maps::{Mapping, PageMap};
-use crate::process::{read_memory, small_file};
+use crate::process::maps::{self, PageMap};
+use crate::process::read_memory;
+use pyhost_os::calls;
 use pyhost_os::mapping::page_size;
-use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -179,12 +179,8 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 /// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
 /// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
 pub fn add_stacks(ranges: &mut Table<Range>) {
-    let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
-    for line in text.split(|&byte| byte == b'\n') {
-        let Some(mapping) = Mapping::parse(line) else {
-            continue;
-        };
+    let _ = maps::each_range(&mut [0; 16 << 10], |mapping| {
         let (start, end) = (mapping.start, mapping.end);
         let is_heap = || (start..end).step_by(heap::pages::SLICE).any(is_heap_or_own);
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
@@ -196,7 +192,7 @@ pub fn add_stacks(ranges: &mut Table<Range>) {
             }
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
-    }
+    });
 }
 
 /// Adds what libraries have mapped by themselves: allocators of their own, and code that was compiled while the program ran,
@@ -282,17 +278,6 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn add_found(_ranges: &mut Table<Range>, _start: usize, _end: usize) {}
-
-/// The text of `/proc/self/maps` (proc(5)).
-fn read_maps() -> Option<Table<u8>> {
-    let mut text = new_table(1 << 26)?;
-    let mut buffer = [0u8; 4096];
-    let file = small_file::open(c"/proc/self/maps")?;
-    while let Ok(count @ 1..) = file::read(&file, &mut buffer) {
-        text.extend(buffer[..count].iter().copied());
-    }
-    Some(text)
-}
 
 #[cfg(test)]
 mod tests {
