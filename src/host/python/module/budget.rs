@@ -4,6 +4,7 @@
 use super::arguments::size;
 use super::library;
 use crate::bytes::Bytes;
+use crate::cpython::attributes;
 use crate::cpython::contexts::take_error_back;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Module, Signature, Slot, Table, This, add_class,
@@ -177,44 +178,26 @@ fn switch<'a>(module: This<'a, Module>, budget: &Object<'a>) -> Returned<'a> {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 2] = [
+pub static METHODS: Table<Method<Module>, 2> = Table::new([
     Method::plain(c"_current_budget", current, c""),
     Method::one(c"_switch_budget", switch, c""),
-];
+]);
 
 static TYPE_METHODS: Table<Method<Budget>, 2> = Table::new([
     Method::plain(c"__enter__", enter, ENTER_DOC),
     Method::any(c"__exit__", exit, EXIT_DOC),
 ]);
 
-static ATTRIBUTES: Table<Attribute<Budget>, 6> = Table::new([
-    Attribute::<Budget>::new(c"name", name, c"The name that it was given, or None."),
-    Attribute::<Budget>::new(
-        c"size_bytes",
-        |budget| budget.gil().unsigned(budget.bytes),
-        c"The bytes that the unit may have.",
-    ),
-    Attribute::<Budget>::new(
-        c"live_bytes",
-        |budget| figure(budget, |unit| unit.live),
-        c"The live bytes of the unit, with those of the budgets in it.",
-    ),
-    Attribute::<Budget>::new(
-        c"peak_bytes",
-        |budget| figure(budget, |unit| unit.peak),
-        c"The most of them so far.",
-    ),
-    Attribute::<Budget>::new(
-        c"error_bytes",
-        |budget| figure(budget, UnitFigures::error),
-        c"The standard error of live_bytes.",
-    ),
-    Attribute::<Budget>::new(
-        c"refused",
-        |budget| figure(budget, |unit| unit.refused.into()),
-        c"How many errors the budget has caused.",
-    ),
-]);
+static ATTRIBUTES: Table<Attribute<Budget>, 6> = attributes! { Budget:
+    c"name", name, c"The name that it was given, or None.";
+    c"size_bytes", |budget| budget.gil().unsigned(budget.bytes), c"The bytes that the unit may have.";
+    c"live_bytes", |budget| figure(budget, |unit| unit.live),
+        c"The live bytes of the unit, with those of the budgets in it.";
+    c"peak_bytes", |budget| figure(budget, |unit| unit.peak), c"The most of them so far.";
+    c"error_bytes", |budget| figure(budget, UnitFigures::error), c"The standard error of live_bytes.";
+    c"refused", |budget| figure(budget, |unit| unit.refused.into()),
+        c"How many errors the budget has caused.";
+};
 
 /// Adds the type to a module that is being executed.
 pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {

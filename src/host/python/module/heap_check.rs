@@ -1,7 +1,7 @@
 //! `pyhost.check_heap()`.
 
 use crate::check::stacks::{self, Text};
-use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Kind, Returned};
 use crate::cpython::several_gils;
 use crate::descriptor::in_memory_of;
@@ -89,7 +89,8 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-pub const METHODS: [Method<Module>; 1] = [Method::plain(c"check_heap", check_heap, DOC)];
+pub static METHODS: Table<Method<Module>, 1> =
+    Table::new([Method::plain(c"check_heap", check_heap, DOC)]);
 
 #[cfg(test)]
 mod tests {

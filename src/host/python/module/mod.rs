@@ -187,8 +187,8 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
     sink.int("bin", chunk.bin as i64);
 }
 
-/// The module's own functions; those of its parts follow.
-const FUNCTIONS: [Method<Module>; 6] = [
+/// The functions of this file.
+static FUNCTIONS: Table<Method<Module>, 6> = Table::new([
     Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     Method::plain(
         c"reset_peak_memory_stats",
@@ -199,47 +199,20 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     Method::one(c"mark", mark, MARK_DOC),
     Method::one(c"_walk", walk, WALK_DOC),
-];
-
-const PARTS: [&[Method<Module>]; 9] = [
-    &FUNCTIONS,
-    &budget::METHODS,
-    &caps::METHODS,
-    &heap_check::METHODS,
-    &library::METHODS,
-    &lines::METHODS,
-    &profile::METHODS,
-    &repeats::METHODS,
-    &sizes::METHODS,
-];
-
-const METHOD_COUNT: usize = {
-    let (mut count, mut part) = (0, 0);
-    while part < PARTS.len() {
-        count += PARTS[part].len();
-        part += 1;
-    }
-    count
-};
-
-const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
-    let mut all = [FUNCTIONS[0]; METHOD_COUNT];
-    let (mut next, mut part, mut first) = (0, 0, 0);
-    while next < METHOD_COUNT {
-        if next - first == PARTS[part].len() {
-            (part, first) = (part + 1, next);
-        }
-        all[next] = PARTS[part][next - first];
-        next += 1;
-    }
-    all
-}
-
-static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
+]);
 
 fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let active = module.gil().bool(true)?;
     module.module_dictionary()?.set(c"active", &active)?;
+    module.add_functions(&FUNCTIONS)?;
+    module.add_functions(&budget::METHODS)?;
+    module.add_functions(&caps::METHODS)?;
+    module.add_functions(&heap_check::METHODS)?;
+    module.add_functions(&library::METHODS)?;
+    module.add_functions(&lines::METHODS)?;
+    module.add_functions(&profile::METHODS)?;
+    module.add_functions(&repeats::METHODS)?;
+    module.add_functions(&sizes::METHODS)?;
     budget::add(module)?;
     buffer::add(module)?;
     limit::add(module)?;
@@ -249,7 +222,7 @@ fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
 }
 
 static FILL: Execute = Execute::new(fill);
-static MODULE: Definition = Definition::new(NAME, Some(DOC), Some(&METHODS), &FILL);
+static MODULE: Definition = Definition::new(NAME, DOC, &FILL);
 
 /// Makes `import pyhost` work. Before initialisation.
 pub fn register() {

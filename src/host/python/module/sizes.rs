@@ -2,7 +2,7 @@
 
 use super::arguments;
 use super::dictionary::Dictionary;
-use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
 use crate::cpython::objects::{Gil, Kind, Returned};
 use crate::heap::histogram::{Histogram, Taken};
 use crate::ledger::Account;
@@ -95,8 +95,8 @@ fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
     }
 }
 
-pub const METHODS: [Method<Module>; 3] = [
+pub static METHODS: Table<Method<Module>, 3> = Table::new([
     Method::named(c"size_histogram", size_histogram, HISTOGRAM_DOC),
     Method::named(c"fragmentation", fragmentation, FRAGMENTATION_DOC),
     Method::plain(c"balance_sheet", balance_sheet, BALANCE_DOC),
-];
+]);
