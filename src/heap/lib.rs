@@ -160,8 +160,7 @@ pub fn collect() {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
-        let others = heaps::sampled(account).chain(heaps::checked(account));
-        for theap in others.filter_map(known_theap_of) {
+        for theap in heaps::others(account).filter_map(known_theap_of) {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }

@@ -63,7 +63,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
             visit(&Damage::Guarded(outside, block));
         });
         for account in Account::WITH_BLOCKS {
-            for heap in heaps::checked(account) {
+            for heap in heaps::others(account).filter(|&heap| heaps::is_checked(heap)) {
                 let mut look = |block: LiveBlock<'_>| {
                     let Some(record) = Record::of(&block) else {
                         return;
