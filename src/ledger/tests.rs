@@ -225,7 +225,7 @@ fn many_threads_lose_nothing_and_no_peak_is_low_while_segments_end() {
         let (seen, done) = (&seen, &done);
         let ender = scope.spawn(move || {
             let slot = ledger.claim();
-            let mut all = Peaks::NONE;
+            let mut all = Peaks::default();
             while !done.load(SeqCst) {
                 all.raise(&ledger.end_segment(slot, &ONE_GIL));
                 // These blocks are live, and the segment that has just begun counts them.
