@@ -11,7 +11,6 @@ use mimalloc as _;
 use pyhost_os::mapping::Mapping;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
@@ -315,43 +314,50 @@ pub fn count_bytes() -> (usize, usize) {
 /// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
 type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
 
-/// A list of mimalloc's that does not change while it is walked.
-pub struct List<'a> {
+/// Calls `visit` for each entry of a list that does not change meanwhile: it only grows, or the gate is closed.
+fn each(
     walk: unsafe extern "C" fn(Visit, *mut c_void),
-    closed: PhantomData<&'a Closed>,
+    mut visit: &mut dyn FnMut(usize, usize, usize),
+) {
+    unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
+        // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
+        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
+        visit(entry, bytes, own);
+    }
+    // SAFETY: the callers' lists do not change. `pass_on` gets what it casts to.
+    unsafe { walk(pass_on, (&raw mut visit).cast()) };
 }
 
-impl<'a> List<'a> {
-    fn of(walk: unsafe extern "C" fn(Visit, *mut c_void)) -> Self {
-        let closed = PhantomData;
-        List { walk, closed }
-    }
+/// Other memory of mimalloc: for future pages, and for its own description of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arena {
+    /// Its first address.
+    pub start: usize,
+    /// Behind its last.
+    pub end: usize,
+    /// Where its description ends, which comes first.
+    pub own_end: usize,
+}
 
-    /// Each arena. The list only grows.
-    pub fn arenas() -> Self {
-        List::of(pyhost_each_arena)
-    }
+/// Calls `visit` for each of mimalloc's arenas, in the order in which they were made. The list only grows.
+pub fn each_arena(mut visit: impl FnMut(Arena)) {
+    each(pyhost_each_arena, &mut |start, bytes, own| {
+        visit(Arena {
+            start,
+            end: start + bytes,
+            own_end: start + own,
+        });
+    });
+}
 
-    /// The thread pointer of each thread with a part of the main heap.
-    pub fn threads(_closed: &'a Closed) -> Self {
-        List::of(pyhost_each_thread)
-    }
+/// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
+pub fn each_thread(_closed: &Closed, mut visit: impl FnMut(usize)) {
+    each(pyhost_each_thread, &mut |thread, _, _| visit(thread));
+}
 
-    /// mimalloc's own blocks in the main heap.
-    pub fn own_blocks(_closed: &'a Closed) -> Self {
-        List::of(pyhost_each_own_block)
-    }
-
-    /// Calls `visit` for each entry.
-    pub fn each(self, mut visit: &mut dyn FnMut(usize, usize, usize)) {
-        unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
-            // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
-            let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
-            visit(entry, bytes, own);
-        }
-        // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
-        unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
-    }
+/// Calls `visit` for each of mimalloc's own blocks in the main heap.
+pub fn each_own_block(_closed: &Closed, mut visit: impl FnMut(usize)) {
+    each(pyhost_each_own_block, &mut |block, _, _| visit(block));
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, List, Page, PageMap, Submap};
+use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, Page, PageMap, Submap};
+pub use crate::mimalloc::ffi::{Arena, each_arena, each_thread};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
 use crate::threads::thread_state::thread_id;
@@ -430,35 +431,7 @@ fn count_freed_elsewhere(page: &Page, used: u64, area: Range<usize>) -> u64 {
     count
 }
 
-/// Other memory of mimalloc: for future pages, and for its own description of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Arena {
-    /// Its first address.
-    pub start: usize,
-    /// Behind its last.
-    pub end: usize,
-    /// Where its description ends, which comes first.
-    pub own_end: usize,
-}
-
-/// Calls `visit` for each of mimalloc's arenas, in the order in which they were made.
-pub fn each_arena(mut visit: impl FnMut(Arena)) {
-    let mut arena = |start, bytes, own| {
-        visit(Arena {
-            start,
-            end: start + bytes,
-            own_end: start + own,
-        })
-    };
-    List::arenas().each(&mut arena);
-}
-
 /// Whether the slice at `address` holds mimalloc's descriptions of threads.
 pub fn is_description(address: usize) -> bool {
     ffi::_mi_meta_is_meta_page(std::ptr::without_provenance_mut(address & !(SLICE - 1)))
-}
-
-/// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
-pub fn each_thread(closed: &Closed, mut visit: impl FnMut(usize)) {
-    List::threads(closed).each(&mut |thread, _, _| visit(thread));
 }
