@@ -85,8 +85,9 @@ fn fail(size: usize) {
 }
 
 /// Where the region's own description lies, which holds its address.
-pub fn description() -> (usize, usize) {
-    ((&raw const REGION).addr(), size_of_val(&REGION))
+pub fn description() -> Range<usize> {
+    let start = (&raw const REGION).addr();
+    start..start + size_of_val(&REGION)
 }
 
 /// Start and usable bytes of each live block of the region. Returns `None` if the kernel has no memory for them.

@@ -12,6 +12,7 @@ use crate::process::read_memory;
 use pyhost_os::calls;
 use pyhost_os::mapping::page_size;
 use std::cell::UnsafeCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub type Range = std::ops::Range<usize>;
@@ -56,7 +57,8 @@ pyhost_os::state! {
     static STATE: SearchedMemory {
         /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
         description: AtomicUsize = AtomicUsize::new(0),
-        holes: [Hole; 4] = [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4],
+        /// A variable that is not searched.
+        left_out: OnceLock<Range> = OnceLock::new(),
     }
 }
 
@@ -109,30 +111,19 @@ fn is_heap_or_own(address: usize) -> bool {
 /// Libraries have a few pieces each.
 const MOST_RANGES: usize = 1 << 16;
 
-/// A piece of the host's static memory that is not searched: its address and its bytes.
-struct Hole([AtomicUsize; 2]);
-
 /// Leaves a static variable out of the search, one that holds figures. What copies a value copies its unused bytes too, which may
-/// be what a register or the stack has kept of a script's addresses. With the GIL.
+/// be what a register or the stack has kept of a script's addresses. One variable.
 pub fn leave_out<T>(variable: &'static T) {
-    let place = [(&raw const *variable).addr(), size_of::<T>()];
-    let is_free = |hole: &&Hole| [0, place[0]].contains(&hole.0[0].load(Relaxed));
-    let hole = STATE.holes.iter().find(is_free);
-    debug_assert!(hole.is_some(), "as many as there are variables");
-    if let Some(Hole([start, bytes])) = hole {
-        start.store(place[0], Relaxed);
-        bytes.store(place[1], Relaxed);
-    }
+    let start = (&raw const *variable).addr();
+    let _ = STATE.left_out.set(start..start + size_of::<T>());
 }
 
-/// The holes by address, and the description of the region, which holds the region's address.
-fn holes() -> [Range; STATE.holes.len() + 1] {
-    let mut places = [region::description(); STATE.holes.len() + 1];
-    for (place, Hole([start, bytes])) in places.iter_mut().zip(&STATE.holes) {
-        *place = (start.load(Relaxed), bytes.load(Relaxed));
-    }
-    places.sort_unstable();
-    places.map(|(start, bytes)| start & !(WORD - 1)..(start + bytes).next_multiple_of(WORD))
+/// That variable, and the description of the region, which holds the region's address, in whole words and by address.
+fn holes() -> [Range; 2] {
+    let left_out = STATE.left_out.get().cloned();
+    let mut holes = [region::description(), left_out.unwrap_or_default()];
+    holes.sort_unstable_by_key(|hole| hole.start);
+    holes.map(|hole| hole.start & !(WORD - 1)..hole.end.next_multiple_of(WORD))
 }
 
 /// Adds a library's writable data or thread-local data, but for the holes.
