@@ -105,11 +105,7 @@ impl Group {
 
     /// The file and the line that allocated them, if tracemalloc knew, or the blocks.
     pub fn place(&self) -> Option<(&str, i32)> {
-        match self.site {
-            Some(site) => Some((site.file(), site.line)),
-            None if self.source.file().is_empty() => None,
-            None => Some((self.source.file(), self.source.line)),
-        }
+        place_of(self.site, &self.source)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -367,6 +363,12 @@ fn kind_of(block: &Block, memory: &impl Memory) -> ([u8; NAME], Option<Site>) {
     (name, sites::site_of(block.start + front()))
 }
 
+fn place_of(site: Option<Site>, source: &SourceLine) -> Option<(&str, i32)> {
+    let kept = || (source.file(), source.line);
+    let known = || Some(kept()).filter(|(file, _)| !file.is_empty());
+    site.map(|site| (site.file(), site.line)).or_else(known)
+}
+
 /// What allocated a block, if blocks keep it.
 fn origin_of(closed: &Closed, block: &Block) -> CallSite {
     heap::call_site_of(closed, block.start).unwrap_or_default()
@@ -383,11 +385,9 @@ fn rule_for<'a>(
     let (name, site) = kind_of(block, memory);
     let origin = origin_of(closed, block);
     let source = origin.source();
-    let line = match site {
-        Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
-        None if source.file().is_empty() => &[],
-        None => format_into(&mut room, format_args!("{}:{}", source.file(), source.line)),
-    };
+    let line = place_of(site, &source).map_or(&[][..], |(file, line)| {
+        format_into(&mut room, format_args!("{file}:{line}"))
+    });
     let mut places = [const { None }; MOST];
     let known = places.iter_mut().zip(stacks::places(origin.calls));
     let count = known.map(|(place, known)| *place = Some(known)).count();
