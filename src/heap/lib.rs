@@ -49,8 +49,8 @@ pub use checks::{
 pub use host::{CapDecisions, Host, LineFinder, PeakWatcher, Request, UnitDecisions, register};
 pub use hot::allocate::{allocate, allocate_aligned, allocate_counted};
 pub use hot::booking::{
-    attend_to_caps, book, book_resized, count_failure, look_at_caps, may_book, release,
-    release_resized, set_largest,
+    attend_to_caps, book, book_resized, look_at_caps, may_book, release, release_resized,
+    set_largest,
 };
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};

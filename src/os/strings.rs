@@ -16,12 +16,6 @@ pub const fn c_text(text: &'static str) -> &'static CStr {
     }
 }
 
-/// The text that bytes begin with: up to the first zero byte, or the first that is none of UTF-8.
-pub fn leading_text(bytes: &[u8]) -> &str {
-    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    text.utf8_chunks().next().map_or("", |chunk| chunk.valid())
-}
-
 /// An array of strings that ends with null, or null for none. Nobody else changes it meanwhile. A function that the
 /// loader calls takes its arrays as this type.
 #[repr(transparent)]

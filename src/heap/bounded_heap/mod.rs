@@ -23,7 +23,7 @@ mod promises;
 mod size;
 
 pub use backing::{RegionError, lock, use_huge_pages};
-pub use promises::NEED as THREAD_NEED;
+pub use promises::{NEED as THREAD_NEED, take as take_promise};
 pub use size::Size;
 
 use crate::bytes::Exact;
@@ -320,11 +320,6 @@ pub fn thread_ends() {
         let _guard = locked();
         promises().end();
     }
-}
-
-/// The calling thread is the one that room was kept for.
-pub fn take_promise(promise: Promise) {
-    promises::take(promise);
 }
 
 /// In a forked child, which has no other threads: nobody waits for room, and the region is not locked

@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fe
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
 pub(crate) use units::may_grow;
-pub use units::{add_unit, begin_units, exhausted, figures_of, note_error, release_unit, set_open};
+pub use units::{begin_units, exhausted, note_error, release_unit, with_units};
 
 struct Recorder {
     /// Those of the lines; None if no lines were asked for.
@@ -631,12 +631,8 @@ pub fn restart_peaks() {
     });
 }
 
-/// The view of growth is compared with this moment.
-pub fn mark() {
-    with(Samples::mark);
-}
-
-/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own.
+/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own. See
+/// [`Samples::end_span`].
 pub fn begin_span(number: u64, scope: Scope) {
     if !is_on() {
         return;
@@ -647,16 +643,6 @@ pub fn begin_span(number: u64, scope: Scope) {
     };
     let heights = heights(account.unwrap_or(Account::Raw));
     with(|samples| samples.begin_span(number, account.map(|account| account as u8), heights));
-}
-
-/// Keeps what has grown in the block up to now. The lines are there until [`forget_span`].
-pub fn end_span(number: u64) {
-    with(|samples| samples.end_span(number));
-}
-
-/// Gives the memory for a block back.
-pub fn forget_span(number: u64) {
-    with(|samples| samples.forget_span(number));
 }
 
 /// Takes out a block of `account` that is about to be freed; false if it is no sample.

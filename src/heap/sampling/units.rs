@@ -36,29 +36,15 @@ pub fn begin_units(interval: u64) -> bool {
     true
 }
 
-fn with_units<T>(work: impl FnOnce(&mut Units) -> T) -> Option<T> {
+/// Calls `work` with the units, as [`super::with`].
+pub fn with_units<T>(work: impl FnOnce(&mut Units) -> T) -> Option<T> {
     let inside = gate::enter(state().slot(), thread_id());
     with_recorder(&inside, |recorder| work(&mut recorder.units))
-}
-
-/// Makes a unit within another one, or 0 for none. None without memory for it. The caller owns it until [`release_unit`].
-pub fn add_unit(parent: UnitNumber, budget: u64, name: &str) -> Option<UnitNumber> {
-    with_units(|units| units.add(parent, budget, name)).flatten()
-}
-
-/// A unit's block begins, or ends.
-pub fn set_open(unit: UnitNumber, is_open: bool) {
-    with_units(|units| units.set_open(unit, is_open));
 }
 
 /// Gives up a unit, which is forgotten when its last block is.
 pub fn release_unit(unit: UnitNumber) {
     with_units(|units| units.release(unit));
-}
-
-/// The figures of a unit.
-pub fn figures_of(unit: UnitNumber) -> Option<UnitFigures> {
-    with_units(|units| units.figures(unit)).flatten()
 }
 
 /// The unit or one around it whose budget has no room for `bytes` more.

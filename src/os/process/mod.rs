@@ -11,8 +11,8 @@ pub mod small_file;
 
 use crate::calls;
 
-pub use crate::calls::geteuid as user;
 pub use crate::calls::{default_stack, name_thread, read_memory, set_variables, thread_name};
+pub use crate::calls::{geteuid as user, getpid as id, kill as signal};
 use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
@@ -161,11 +161,6 @@ pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
     true
 }
 
-/// The calling process's id, from the kernel: also right in a child of `vfork`.
-pub fn id() -> libc::pid_t {
-    calls::getpid()
-}
-
 /// Whether the calling thread is the process's first: in a forked child, the one that lives on.
 pub fn is_first_thread() -> bool {
     calls::gettid() == calls::getpid()
@@ -220,11 +215,6 @@ pub fn has_ancestor_of_its_kind() -> bool {
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0
-}
-
-/// Sends a signal to a process.
-pub fn signal(child: libc::pid_t, signal: libc::c_int) {
-    calls::kill(child, signal);
 }
 
 /// Another process, and whether it has ended.

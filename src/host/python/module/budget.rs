@@ -102,13 +102,14 @@ fn enter(budget: This<'_, Budget>) -> Returned<'_> {
     if budget.number.get() == 0 {
         let around = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
         let name = budget.name.as_deref().unwrap_or_default();
-        let number = sampling::add_unit(around, budget.bytes, name);
-        budget.number.set(number.ok_or_else(|| gil.no_memory())?);
+        let number = sampling::with_units(|units| units.add(around, budget.bytes, name));
+        let number = number.flatten().ok_or_else(|| gil.no_memory())?;
+        budget.number.set(number);
     }
     VARIABLE.set(budget.object())?;
     budget.before.set(before.map(|before| before.keep()));
     budget.is_open.set(true);
-    sampling::set_open(budget.number.get(), true);
+    sampling::with_units(|units| units.set_open(budget.number.get(), true));
     Ok(budget.object().to_owned())
 }
 
@@ -116,7 +117,7 @@ fn enter(budget: This<'_, Budget>) -> Returned<'_> {
 fn exit(budget: This<'_, Budget>) -> Returned<'_> {
     let gil = budget.gil();
     if budget.is_open.replace(false) {
-        sampling::set_open(budget.number.get(), false);
+        sampling::with_units(|units| units.set_open(budget.number.get(), false));
         take_error_back(); // it would come outside of the block
         let before = budget.before.take().map(|before| before.release(gil));
         let is_current = VARIABLE.get(gil).is_some_and(|it| it.is(budget.object()));
@@ -149,8 +150,10 @@ fn name(budget: This<'_, Budget>) -> Returned<'_> {
 }
 
 fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {
-    let figures = sampling::figures_of(budget.number.get());
-    budget.gil().unsigned(figures.as_ref().map_or(0, figure))
+    let figures = sampling::with_units(|units| units.figures(budget.number.get()));
+    budget
+        .gil()
+        .unsigned(figures.flatten().as_ref().map_or(0, figure))
 }
 
 fn repr(budget: This<'_, Budget>) -> Returned<'_> {

@@ -28,6 +28,7 @@ use crate::cpython::functions::{
 };
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
+use crate::heap::sampling::Samples;
 use crate::heap::{self, region};
 use crate::ledger::{HEADER, LEDGER};
 use crate::observe::exit_report;
@@ -128,7 +129,7 @@ fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
 fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let marked = name.with_text(|text| {
         HEADER.mark(&String::from_utf8_lossy(text), clock::monotonic());
-        heap::sampling::mark();
+        heap::sampling::with(Samples::mark);
     });
     let text = "expected the name of a mark, a str";
     marked.ok_or_else(|| module.gil().raise(Kind::Type, text))?;
