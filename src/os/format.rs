@@ -18,9 +18,3 @@ pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u
     let length = cursor.1;
     &buffer[..length]
 }
-
-/// The text that bytes begin with: up to the first zero byte, or the first that is none of UTF-8.
-pub fn leading_text(bytes: &[u8]) -> &str {
-    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    text.utf8_chunks().next().map_or("", |chunk| chunk.valid())
-}

@@ -4,7 +4,7 @@
 use crate::errno::Errno;
 use crate::file;
 pub use crate::format::format_into;
-use crate::format::leading_text;
+use crate::terminal_text::leading_text;
 use std::ffi::{CStr, c_char};
 
 /// Whether a path template holds `%p`.
