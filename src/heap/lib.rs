@@ -240,8 +240,8 @@ fn start_mimalloc() -> bool {
     if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.
-        ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
-        ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
+        ffi::mi_option_set(ffi::PYHOST_PAGEMAP_COMMIT, 1);
+        ffi::mi_option_set(ffi::PYHOST_MAX_VABITS, 0);
         retention::prepare();
     }
     first

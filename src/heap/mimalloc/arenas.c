@@ -8,6 +8,20 @@
 #include "mimalloc/prim.h"
 #include "bitmap.h"
 
+/* The numbers of the options that are set. */
+const int PYHOST_ALLOW_LARGE_OS_PAGES = mi_option_allow_large_os_pages;
+const int PYHOST_ARENA_EAGER_COMMIT = mi_option_arena_eager_commit;
+const int PYHOST_ARENA_MAX_OBJECT_SIZE = mi_option_arena_max_object_size; /* in KiB */
+const int PYHOST_ARENA_RESERVE = mi_option_arena_reserve; /* in KiB */
+const int PYHOST_DISALLOW_OS_ALLOC = mi_option_disallow_os_alloc;
+const int PYHOST_MAX_VABITS = mi_option_max_vabits;
+const int PYHOST_PAGEMAP_COMMIT = mi_option_pagemap_commit;
+const int PYHOST_PAGE_COMMIT_ON_DEMAND = mi_option_page_commit_on_demand;
+const int PYHOST_PAGE_FULL_RETAIN = mi_option_page_full_retain;
+const int PYHOST_PURGE_DELAY = mi_option_purge_delay; /* in milliseconds */
+const int PYHOST_RESERVE_HUGE_OS_PAGES = mi_option_reserve_huge_os_pages;
+const int PYHOST_RESERVE_OS_MEMORY = mi_option_reserve_os_memory; /* in KiB */
+
 /* Called for an entry of a list: its address, and of an arena its bytes, and how many of them at its start are
    mimalloc's own description of it. */
 typedef void visit_t(void* arg, size_t entry, size_t bytes, size_t own);

@@ -140,31 +140,6 @@ pub type CommitFunction = unsafe extern "C" fn(
     argument: *mut c_void,
 ) -> bool;
 
-/// `mi_option_arena_eager_commit`.
-pub const OPTION_ARENA_EAGER_COMMIT: c_int = 4;
-/// `mi_option_allow_large_os_pages`.
-pub const OPTION_ALLOW_LARGE_OS_PAGES: c_int = 6;
-/// `mi_option_reserve_huge_os_pages`.
-pub const OPTION_RESERVE_HUGE_OS_PAGES: c_int = 7;
-/// `mi_option_reserve_os_memory`, in KiB.
-pub const OPTION_RESERVE_OS_MEMORY: c_int = 9;
-/// `mi_option_disallow_os_alloc`.
-pub const OPTION_DISALLOW_OS_ALLOC: c_int = 17;
-/// `mi_option_page_commit_on_demand`.
-pub const OPTION_PAGE_COMMIT_ON_DEMAND: c_int = 40;
-/// `mi_option_arena_max_object_size`, in KiB.
-pub const OPTION_ARENA_MAX_OBJECT_SIZE: c_int = 45;
-/// `mi_option_purge_delay`, in milliseconds.
-pub const OPTION_PURGE_DELAY: c_int = 15;
-/// `mi_option_arena_reserve`, in KiB.
-pub const OPTION_ARENA_RESERVE: c_int = 23;
-/// `mi_option_page_full_retain`.
-pub const OPTION_PAGE_FULL_RETAIN: c_int = 36;
-/// `mi_option_max_vabits`.
-pub const OPTION_MAX_VABITS: c_int = 38;
-/// `mi_option_pagemap_commit`.
-pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
-
 /// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
 pub const SMALL_SIZE_MAX: usize = 128 * size_of::<usize>();
 /// The largest block that shares its page with others (`MI_LARGE_MAX_OBJ_SIZE`).
@@ -272,16 +247,24 @@ unsafe extern "C" {
     pub safe static _end: u8;
 
     // Of `sampling::probes`: two zero bytes each, which tracers change alone, and functions that do nothing.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe static otel_memory_alloc_semaphore: AtomicU16;
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe static otel_memory_free_semaphore: AtomicU16;
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe fn pyhost_probe_alloc(block: *mut u8, size: u64, weight: u64);
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe fn pyhost_probe_free(block: *mut u8);
 
-    // Of `arenas.c`.
+    // Of `arenas.c`: the numbers of options, and functions.
+    pub safe static PYHOST_ALLOW_LARGE_OS_PAGES: c_int;
+    pub safe static PYHOST_ARENA_EAGER_COMMIT: c_int;
+    pub safe static PYHOST_ARENA_MAX_OBJECT_SIZE: c_int;
+    pub safe static PYHOST_ARENA_RESERVE: c_int;
+    pub safe static PYHOST_DISALLOW_OS_ALLOC: c_int;
+    pub safe static PYHOST_MAX_VABITS: c_int;
+    pub safe static PYHOST_PAGEMAP_COMMIT: c_int;
+    pub safe static PYHOST_PAGE_COMMIT_ON_DEMAND: c_int;
+    pub safe static PYHOST_PAGE_FULL_RETAIN: c_int;
+    pub safe static PYHOST_PURGE_DELAY: c_int;
+    pub safe static PYHOST_RESERVE_HUGE_OS_PAGES: c_int;
+    pub safe static PYHOST_RESERVE_OS_MEMORY: c_int;
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
     pub safe fn pyhost_purge(bytes: usize);

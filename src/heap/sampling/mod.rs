@@ -12,6 +12,7 @@
 //! no sample.
 
 mod other_blocks;
+#[cfg_attr(target_arch = "arm", path = "no_probes.rs")]
 mod probes;
 mod units;
 
