@@ -37,7 +37,6 @@ pub use pyhost_sampler::{
     Call, FrameView, HOSTS_FILE, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum,
     Thread, UnitFigures, UnitNumber, View,
 };
-use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -100,9 +99,10 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
-    let Some(mut held) = hold(&inside) else {
+    let Some(mut holding) = hold(&inside) else {
         return false;
     };
+    let held = &mut holding.0;
     // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
     if STATE.generation.load(Relaxed) != 0 && !has_units() {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
@@ -115,7 +115,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     }
     let names = Names::new(held.as_ref().map(|former| &former.names));
     let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
-    *held = Some(Recorder {
+    **held = Some(Recorder {
         samples: Some(samples),
         units: held.take().map_or(Units::none(), |former| former.units),
         chance: Chance::new(number),
@@ -124,7 +124,7 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     });
     STATE.line_interval.store(interval, Relaxed);
     STATE.has_lines.store(true, Relaxed);
-    begin(state, held, &inside);
+    begin(state, holding, &inside);
     true
 }
 
@@ -133,12 +133,12 @@ fn next_generation() -> u32 {
 }
 
 /// Has all threads draw anew.
-fn begin(state: &ThreadState, held: Holding, inside: &Inside<'_>) {
+fn begin(state: &ThreadState, holding: Holding, inside: &Inside<'_>) {
     let of_units = STATE.unit_interval.load(Relaxed);
     let interval = STATE.line_interval.load(Relaxed).min(of_units);
     STATE.interval.store(interval, Relaxed);
     STATE.generation.store(next_generation(), Release);
-    drop(held);
+    drop(holding);
     STATE.on.store(true, Release);
     switch(state, inside);
     // Every other thread takes a slow path soon, where it begins to count.
@@ -256,8 +256,8 @@ pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
 pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     const LONGEST: u64 = 1_000_000_000;
     let until = clock::monotonic() + LONGEST;
-    let mut held = wait(|| clock::monotonic() > until)?;
-    held.as_mut()?.samples.as_mut().map(work)
+    let mut holding = wait(|| clock::monotonic() > until)?;
+    holding.0.as_mut()?.samples.as_mut().map(work)
 }
 
 /// Whether there are samples, though they may be out of reach at this moment.
@@ -296,24 +296,7 @@ fn deliver() {
 }
 
 /// The lock. The fields are dropped in their order.
-struct Holding {
-    held: Held<'static, Option<Recorder>>,
-    _delivery: Delivery,
-}
-
-impl Deref for Holding {
-    type Target = Option<Recorder>;
-
-    fn deref(&self) -> &Option<Recorder> {
-        &self.held
-    }
-}
-
-impl DerefMut for Holding {
-    fn deref_mut(&mut self) -> &mut Option<Recorder> {
-        &mut self.held
-    }
-}
+struct Holding(Held<'static, Option<Recorder>>, Delivery);
 
 /// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
 #[inline]
@@ -324,7 +307,7 @@ fn hold(_inside: &Inside<'_>) -> Option<Holding> {
 /// Calls `work` with what is recorded; None if nothing is yet, or the calling thread has the lock.
 #[inline]
 fn with_recorder<T>(inside: &Inside<'_>, work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
-    hold(inside)?.as_mut().map(work)
+    hold(inside)?.0.as_mut().map(work)
 }
 
 /// Waits for the lock until `gives_up`. None if the calling thread has it.
@@ -334,10 +317,7 @@ fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
     let mut turns = 0;
     while !STATE.recorder.is_held_by(own) {
         if let Some(held) = STATE.recorder.try_hold_for(own) {
-            return Some(Holding {
-                held,
-                _delivery: Delivery,
-            });
+            return Some(Holding(held, Delivery));
         }
         if turns > 0 && gives_up() {
             break;

@@ -19,12 +19,12 @@ pub fn begin_units(interval: u64) -> bool {
     }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
-    let Some(mut held) = hold(&inside).filter(|_| !STATE.is_over.load(Relaxed)) else {
+    let Some(mut holding) = hold(&inside).filter(|_| !STATE.is_over.load(Relaxed)) else {
         return false;
     };
     STATE.unit_interval.fetch_min(interval, Relaxed);
-    if held.is_none() {
-        *held = Some(Recorder {
+    if holding.0.is_none() {
+        *holding.0 = Some(Recorder {
             samples: None,
             units: Units::none(),
             chance: Chance::new(clock::monotonic() ^ (process::id() as u64) << 40),
@@ -32,7 +32,7 @@ pub fn begin_units(interval: u64) -> bool {
             names: Names::new(None),
         });
     }
-    begin(state, held, &inside);
+    begin(state, holding, &inside);
     true
 }
 
