@@ -345,9 +345,10 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
-        if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
+        if let Some(block) = guards::live_at(pointer.addr().wrapping_sub(HOOK)) {
+            let (account, made) = (block.account(), block.made.get());
             let outside = block.damage_of_hooks(true);
-            say_before_hooks(&block, outside, block.account, block.made, caller, function);
+            say_before_hooks(block, outside, account, made, caller, function);
         }
         return;
     }

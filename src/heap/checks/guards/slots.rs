@@ -80,6 +80,21 @@ zeros_are_valid!(OriginCell: line, calls, file);
 zeros_are_valid!(Record: state, account, size, start, mapped, number, made, freed);
 
 impl Record {
+    /// The block's first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.load(Relaxed) as *mut u8
+    }
+
+    /// Its bytes, with those of CPython's debug hooks.
+    pub fn size(&self) -> usize {
+        self.size.load(Relaxed)
+    }
+
+    /// Bytes that are booked.
+    pub fn charged(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
     /// The account that the block is booked to.
     pub fn account(&self) -> Account {
         Account::at(self.account.load(Relaxed) as usize)
@@ -303,8 +318,8 @@ impl GuardRange {
 impl Record {
     /// How far an address lies outside the block; 0 inside.
     pub fn distance(&self, address: usize) -> usize {
-        let start = self.start.load(Relaxed);
-        let end = start + self.size.load(Relaxed);
+        let start = self.start().addr();
+        let end = start + self.size();
         match address {
             _ if address < start => start - address,
             _ if address >= end => address - end + 1,
