@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     fn end_account(&self, slot: &Slot, account: Account, gils: &Gils) -> i64 {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         loop {
             match shared.policy.load(Acquire) {
                 WINDOWED => {
@@ -154,7 +154,7 @@ impl Ledger {
 
     /// Exact policy: nobody books meanwhile.
     fn end_exact(&self, account: Account) -> i64 {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         let ended = self.segment_peak_of(account);
         raise(&shared.earlier_peak, ended);
         let live = self.live_of(account);
