@@ -11,6 +11,7 @@ use mimalloc as _;
 use pyhost_os::mapping::Mapping;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
@@ -109,27 +110,6 @@ pub struct Heap {
     _opaque: [u8; 0],
 }
 
-/// A page as a heap walk reports it (`mi_heap_area_t`).
-#[repr(C)]
-pub struct HeapArea {
-    pub blocks: *mut c_void,
-    pub reserved: usize,
-    pub committed: usize,
-    pub used: usize,
-    pub block_size: usize,
-    pub full_block_size: usize,
-    pub reserved1: *mut c_void,
-}
-
-/// Called for each area (`block` null) and each live block; returns whether to go on.
-pub type BlockVisitor = unsafe extern "C" fn(
-    heap: *const Heap,
-    area: *const HeapArea,
-    block: *mut c_void,
-    block_size: usize,
-    arg: *mut c_void,
-) -> bool;
-
 /// Asked to commit memory of an arena, or told to give it back; returns whether that was done
 /// (`mi_commit_fun_t`).
 pub type CommitFunction = unsafe extern "C" fn(
@@ -223,12 +203,6 @@ unsafe extern "C" {
     pub fn _mi_heap_theap_get_peek(heap: *const Heap) -> *mut Theap;
     pub safe fn mi_theap_get_default() -> *mut Theap;
     pub fn mi_theap_collect(theap: *mut Theap, force: bool);
-    pub fn mi_heap_visit_blocks(
-        heap: *mut Heap,
-        visit_blocks: bool,
-        visitor: BlockVisitor,
-        arg: *mut c_void,
-    ) -> bool;
     pub fn _mi_theap_malloc_zero(
         theap: *mut Theap,
         size: usize,
@@ -272,9 +246,10 @@ unsafe extern "C" {
     pub fn pyhost_extend_page(page: *mut Page, size: usize) -> bool;
     pub fn pyhost_shorten_page(page: *mut Page, size: usize, was_used: bool) -> bool;
     pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
-    fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
-    fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
-    fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_arena(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_own_block(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_thread(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_used(heap: *mut Heap, visit: Visit, arg: *mut c_void);
 }
 
 /// Gives mimalloc `size` bytes of a mapping, from its first multiple of `alignment` on, which are open.
@@ -299,7 +274,8 @@ type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, 
 
 /// Calls `visit` for each entry of a list that does not change meanwhile: it only grows, or the gate is closed.
 fn each(
-    walk: unsafe extern "C" fn(Visit, *mut c_void),
+    walk: unsafe extern "C" fn(*mut Heap, Visit, *mut c_void),
+    heap: *mut Heap,
     mut visit: &mut dyn FnMut(usize, usize, usize),
 ) {
     unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
@@ -308,7 +284,7 @@ fn each(
         visit(entry, bytes, own);
     }
     // SAFETY: the callers' lists do not change. `pass_on` gets what it casts to.
-    unsafe { walk(pass_on, (&raw mut visit).cast()) };
+    unsafe { walk(heap, pass_on, (&raw mut visit).cast()) };
 }
 
 /// Other memory of mimalloc: for future pages, and for its own description of it.
@@ -324,7 +300,7 @@ pub struct Arena {
 
 /// Calls `visit` for each of mimalloc's arenas, in the order in which they were made. The list only grows.
 pub fn each_arena(mut visit: impl FnMut(Arena)) {
-    each(pyhost_each_arena, &mut |start, bytes, own| {
+    each(pyhost_each_arena, null_mut(), &mut |start, bytes, own| {
         visit(Arena {
             start,
             end: start + bytes,
@@ -335,12 +311,24 @@ pub fn each_arena(mut visit: impl FnMut(Arena)) {
 
 /// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
 pub fn each_thread(_closed: &Closed, mut visit: impl FnMut(usize)) {
-    each(pyhost_each_thread, &mut |thread, _, _| visit(thread));
+    each(pyhost_each_thread, null_mut(), &mut |thread, _, _| {
+        visit(thread)
+    });
 }
 
 /// Calls `visit` for each of mimalloc's own blocks in the main heap.
 pub fn each_own_block(_closed: &Closed, mut visit: impl FnMut(usize)) {
-    each(pyhost_each_own_block, &mut |block, _, _| visit(block));
+    each(pyhost_each_own_block, null_mut(), &mut |block, _, _| {
+        visit(block)
+    });
+}
+
+/// Calls `visit` with the usable bytes of the blocks of each page of a heap, null for the main one, that has live ones, and with how
+/// many these are. Only fields of pages are read, which are in memory that stays.
+pub fn each_used(heap: *mut Heap, mut visit: impl FnMut(u64, u64)) {
+    each(pyhost_each_used, heap, &mut |bytes, used, _| {
+        visit(bytes as u64, used as u64)
+    });
 }
 
 #[cfg(test)]

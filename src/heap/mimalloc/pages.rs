@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, Page, PageMap, Submap};
+use crate::mimalloc::ffi::{self, Block, Heap, Page, PageMap, Submap};
 pub use crate::mimalloc::ffi::{Arena, each_arena, each_thread};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
@@ -18,7 +18,6 @@ use crate::threads::thread_state::thread_id;
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
 use pyhost_os::process::read_memory;
-use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
@@ -296,26 +295,10 @@ pub(crate) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
 
 /// Calls `visit` for each page of an account that has live blocks, with their usable bytes and how many it has. Without the
 /// gate: a page that another thread frees blocks of may have a few too many.
-pub(crate) fn each_used(account: Account, mut visit: &mut dyn FnMut(u64, u64)) {
-    unsafe extern "C" fn pass_on(
-        _heap: *const Heap,
-        area: *const HeapArea,
-        _block: *mut c_void,
-        _size: usize,
-        arg: *mut c_void,
-    ) -> bool {
-        // SAFETY: mimalloc passes a structure of its own; `arg` is the visitor that was passed below.
-        let (area, visit) = unsafe { (&*area, &mut *arg.cast::<&mut dyn FnMut(u64, u64)>()) };
-        if area.block_size > 0 && area.used > 0 {
-            visit(area.block_size as u64, area.used as u64);
-        }
-        true
-    }
+pub(crate) fn each_used(account: Account, mut visit: impl FnMut(u64, u64)) {
     let own = |heap: &*mut Heap| account == Account::Native || !heap.is_null();
     for heap in heaps::all_of(account).filter(own) {
-        // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
-        // blocks only fields of pages are read, which are in memory that stays.
-        unsafe { ffi::mi_heap_visit_blocks(heap, false, pass_on, (&raw mut visit).cast()) };
+        ffi::each_used(heap, &mut visit);
     }
 }
 
