@@ -82,18 +82,10 @@ pyhost_os::state! {
     }
 }
 
-/// The start of the draws.
-#[derive(Clone, Copy, Debug)]
-pub enum Seed {
-    /// The draws repeat themselves from run to run, in forked children too.
-    Repeatable(u64),
-    /// They do not.
-    Any(u64),
-}
-
-/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
-/// [`crate::start`]; not in a signal handler. False once the script has ended.
-pub fn start(interval: u64, seed: Seed) -> bool {
+/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. With a `seed` the draws
+/// repeat themselves from run to run, in forked children too. After [`crate::start`]; not in a signal handler. False once the
+/// script has ended.
+pub fn start(interval: u64, seed: Option<u64>) -> bool {
     if STATE.is_over.load(Relaxed) {
         return false;
     }
@@ -113,15 +105,8 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     if let Some(renew) = STATE.renew.get() {
         samples.publish_by(*renew);
     }
-    let names = Names::new(held.as_ref().map(|former| &former.names));
-    let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
-    **held = Some(Recorder {
-        samples: Some(samples),
-        units: held.take().map_or(Units::none(), |former| former.units),
-        chance: Chance::new(number),
-        is_repeatable: matches!(seed, Seed::Repeatable(_)),
-        names,
-    });
+    let former = held.take();
+    **held = Some(Recorder::new(Some(samples), former, seed));
     STATE.line_interval.store(interval, Relaxed);
     STATE.has_lines.store(true, Relaxed);
     begin(state, holding, &inside);
@@ -564,6 +549,17 @@ pub(crate) fn take(
 }
 
 impl Recorder {
+    fn new(samples: Option<Samples>, former: Option<Recorder>, seed: Option<u64>) -> Self {
+        let any = clock::monotonic() ^ (process::id() as u64) << 40;
+        Recorder {
+            samples,
+            names: Names::new(former.as_ref().map(|former| &former.names)),
+            units: former.map_or(Units::none(), |former| former.units),
+            chance: Chance::new(seed.unwrap_or(any)),
+            is_repeatable: seed.is_some(),
+        }
+    }
+
     /// The weight of a sample of the lines. None if it is one of units alone: of those that are drawn by their interval, lines take so many
     /// as their own would have given.
     fn weight_of_line(&mut self, bytes: usize, counted: usize, drawn: Weight) -> Option<Weight> {

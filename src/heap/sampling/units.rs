@@ -5,10 +5,7 @@ use super::{
 };
 use crate::host::{UnitDecisions, host};
 use crate::ledger::Account;
-use crate::threads::thread_names::Names;
-use pyhost_os::clock;
-use pyhost_os::process;
-use pyhost_sampler::{Chance, UnitFigures, UnitNumber, Units};
+use pyhost_sampler::{UnitFigures, UnitNumber, Units};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Begins to sample for units, one of every `interval` bytes in the mean at least. After [`crate::start`]; not in a signal handler.
@@ -24,13 +21,7 @@ pub fn begin_units(interval: u64) -> bool {
     };
     STATE.unit_interval.fetch_min(interval, Relaxed);
     if holding.0.is_none() {
-        *holding.0 = Some(Recorder {
-            samples: None,
-            units: Units::none(),
-            chance: Chance::new(clock::monotonic() ^ (process::id() as u64) << 40),
-            is_repeatable: false,
-            names: Names::new(None),
-        });
+        *holding.0 = Some(Recorder::new(None, None, None));
     }
     begin(state, holding, &inside);
     true

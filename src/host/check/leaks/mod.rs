@@ -121,10 +121,11 @@ pub struct Findings {
     pub interpreters: bool,
     pub blocks: u64,
     pub bytes: u64,
-    /// Those of each account with any.
-    groups: Table<Group>,
-    /// Pages whose lists of free blocks are not whole.
-    broken: Table<Broken>,
+    /// The lost blocks by kind, most bytes first.
+    pub groups: Table<Group>,
+    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
+    /// are unknown, so none of their blocks is reported as lost.
+    pub broken: Table<Broken>,
 }
 
 impl Findings {
@@ -146,17 +147,6 @@ impl Findings {
     /// Whether there is nothing to report.
     pub fn is_nothing(&self) -> bool {
         self.blocks == 0 && self.broken.is_empty()
-    }
-
-    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
-    /// are unknown, so none of their blocks is reported as lost.
-    pub fn broken(&self) -> &[Broken] {
-        &self.broken
-    }
-
-    /// The lost blocks by kind, most bytes first.
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
     }
 }
 
