@@ -55,17 +55,9 @@ pub fn lockable() -> String {
     }
 }
 
-/// Whether the system grants transparent huge pages to nobody. Allocates.
-pub fn huge_pages_are_off() -> bool {
-    huge_pages_are("[never]")
-}
-
-/// Whether the system uses transparent huge pages wherever it can, asked or not. Allocates.
-pub fn huge_pages_are_for_all() -> bool {
-    huge_pages_are("[always]")
-}
-
-fn huge_pages_are(choice: &str) -> bool {
+/// Whether the system's choice for transparent huge pages is `[never]`, to grant them to nobody, or `[always]`, to use them wherever
+/// it can, asked or not. Allocates.
+pub fn huge_pages_are(choice: &str) -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     std::fs::read_to_string(path).is_ok_and(|text| text.contains(choice))
 }
@@ -256,14 +248,6 @@ impl AsRawFd for Watched {
     fn as_raw_fd(&self) -> RawFd {
         self.end.as_ref().map_or(-1, Fd::as_raw_fd)
     }
-}
-
-/// Seconds of processor time that this process has taken, user and system.
-pub fn cpu_seconds() -> f64 {
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let mut usage = libc::rusage::zeroed();
-    calls::getrusage(libc::RUSAGE_SELF, &mut usage);
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// Bytes of this process that are resident, and those of them that belong to files and shared memory; None if `/proc` is not

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::call_site::{After, CallSite, CallSiteCell};
-use crate::checks::fill_bytes::{DEAD, FORBIDDEN, FRESH};
+use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::ledger::Account;
 use crate::mimalloc::heaps::is_checked;
@@ -63,22 +63,13 @@ pub fn whole(size: usize, alignment: usize) -> Option<usize> {
     size.checked_add(FRONT + PAD)?.checked_add(aligning)
 }
 
-/// Fills the caller's fresh bytes.
+/// Fills the caller's bytes, fresh or freed ones.
 ///
 /// # Safety
 /// Bytes of a block that nobody else has.
-pub unsafe fn fill_fresh(start: *mut u8, size: usize) {
+pub unsafe fn fill(start: *mut u8, size: usize, value: u8) {
     // SAFETY: the caller's promise.
-    unsafe { start.write_bytes(FRESH, size.min(MOST_FILL)) };
-}
-
-/// Fills the caller's freed bytes.
-///
-/// # Safety
-/// As for [`fill_fresh`].
-pub unsafe fn fill_dead(start: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { start.write_bytes(DEAD, size.min(MOST_FILL)) };
+    unsafe { start.write_bytes(value, size.min(MOST_FILL)) };
 }
 
 /// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
