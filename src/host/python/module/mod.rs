@@ -138,17 +138,14 @@ fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
 
 fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let gil = module.gil();
-    let account = arguments::account(name);
+    let account = arguments::account("_walk", "", name)?;
     // Nothing allocates in the walked heap between the two counts.
     let ledger = LEDGER.snapshot();
-    let found = account.and_then(|account| {
-        let found = heap::walk(account)?;
-        Some((ledger.account(account), found))
-    });
-    let Some((booked, found)) = found else {
+    let Some(found) = heap::walk(account) else {
         let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
         return Err(gil.raise(Kind::Value, text));
     };
+    let booked = ledger.account(account);
     let booked = [booked.live_bytes, booked.live_blocks];
     library::numbers(gil, [booked[0], booked[1], found.bytes, found.blocks])
 }
