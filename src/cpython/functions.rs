@@ -609,13 +609,11 @@ impl<'a> Gil<'a> {
         name: &CStr,
         functions: &'static Table<Method<Module>, N>,
     ) -> Returned<'a> {
-        // SAFETY: attached; the entries are static. A module that is null has raised.
-        unsafe {
-            let module = self.borrowed(ffi::PyImport_AddModule(name.as_ptr()));
-            let module = module.ok_or_else(|| self.raised())?;
-            ffi::PyModule_AddFunctions(module.pointer(), functions.entries.get().cast());
-            self.pending().map(|()| module.to_owned())
-        }
+        // SAFETY: attached. A module that is null has raised.
+        let module = unsafe { self.borrowed(ffi::PyImport_AddModule(name.as_ptr())) };
+        let module = module.ok_or_else(|| self.raised())?;
+        module.add_functions(functions)?;
+        Ok(module.to_owned())
     }
 
     /// A function that is no attribute of a module.

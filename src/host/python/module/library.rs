@@ -52,7 +52,7 @@ static PARTS: [Part; 12] = [
     part!("wsgi.py" of WSGI: Budget),
     part!("asgi.py" of ASGI: Budget),
     part!("notebook.py" of NAME: load_ipython_extension unload_ipython_extension),
-]);
+];
 
 static PLUGIN: Part = part!("pytest_plugin.py" of PLUGIN_NAME:);
 
