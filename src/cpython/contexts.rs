@@ -5,7 +5,7 @@
 use super::functions::This;
 use super::objects::{Gil, Object, Owned, Raised};
 use pyo3::ffi::{self, PyObject};
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -14,25 +14,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 // SAFETY: as `frames.c` defines them; the first wants a context variable.
 unsafe extern "C" {
     fn pyhost_context_value(variable: *mut PyObject) -> *mut PyObject;
-    safe fn pyhost_is_collecting() -> c_int;
-    safe fn pyhost_post_error(elsewhere: c_int) -> c_int;
-    safe fn pyhost_take_error_back();
-}
 
-/// Whether the garbage collector runs.
-pub fn is_collecting() -> bool {
-    pyhost_is_collecting() != 0
-}
-
-/// Has `MemoryError` raised in the calling thread at its next safe point. Returns false if the thread does not have the GIL; or, unless it may
-/// be `elsewhere`, if that may be in another context by then. Also inside the allocator.
-pub fn post_error(elsewhere: bool) -> bool {
-    pyhost_post_error(elsewhere.into()) != 0
-}
-
-/// Takes an error back that [`post_error`] has posted and that was not raised yet. With the GIL, also inside the allocator.
-pub fn take_error_back() {
-    pyhost_take_error_back();
+    /// Whether the garbage collector runs.
+    #[link_name = "pyhost_is_collecting"]
+    pub safe fn is_collecting() -> bool;
+    /// Has `MemoryError` raised in the calling thread at its next safe point. Returns false if the thread does not have the GIL; or, unless
+    /// it may be `elsewhere`, if that may be in another context by then. Also inside the allocator.
+    #[link_name = "pyhost_post_error"]
+    pub safe fn post_error(elsewhere: bool) -> bool;
+    /// Takes an error back that [`post_error`] has posted and that was not raised yet. With the GIL, also inside the allocator.
+    #[link_name = "pyhost_take_error_back"]
+    pub safe fn take_error_back();
 }
 
 /// A variable of the main interpreter, whose values are instances of a class that hold a `T`.

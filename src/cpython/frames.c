@@ -101,19 +101,16 @@ int pyhost_place_is_known(void) { return layout_is_known(); }
    connection, a pool's thread or the loop, while one in the code that it calls ends a single request. */
 static int serves(PyObject *file)
 {
-    static const char *const folders[] = {"/asyncio/",     "/uvicorn/",   "/hypercorn/", "/gunicorn/", "/h11/",
-                                          "/anyio/",       "/trio/",      "/tornado/",   "/aiohttp/",  "/http/",
-                                          "/gevent/",      "/eventlet/",  "/waitress/",  "/cheroot/",  "/celery/",
-                                          "/kombu/",       "/billiard/",  "/logging/",   "/concurrent/futures/"};
-    static const char *const files[] = {"/socketserver.py", "/selectors.py",      "/socket.py",
-                                        "/ssl.py",          "/threading.py",      "/queue.py",
-                                        "/wsgiref/handlers.py", "/werkzeug/serving.py"};
-    for (size_t index = 0; index < sizeof folders / sizeof *folders; index++) {
-        if (has_part(file, folders[index]))
-            return 1;
-    }
-    for (size_t index = 0; index < sizeof files / sizeof *files; index++) {
-        if (ends_with(file, files[index]))
+    static const char *const parts[] = {"/asyncio/",         "/uvicorn/",      "/hypercorn/",      "/gunicorn/",
+                                        "/h11/",             "/anyio/",        "/trio/",           "/tornado/",
+                                        "/aiohttp/",         "/http/",         "/gevent/",         "/eventlet/",
+                                        "/waitress/",        "/cheroot/",      "/celery/",         "/kombu/",
+                                        "/billiard/",        "/logging/",      "/concurrent/futures/",
+                                        "/socketserver.py",  "/selectors.py",  "/socket.py",       "/ssl.py",
+                                        "/threading.py",     "/queue.py",      "/wsgiref/handlers.py",
+                                        "/werkzeug/serving.py"};
+    for (size_t index = 0; index < sizeof parts / sizeof *parts; index++) {
+        if (has_part(file, parts[index]))
             return 1;
     }
     return 0;
@@ -450,7 +447,7 @@ uintptr_t pyhost_thread_number(void *thread) { return NO_THREAD; }
 #endif
 
 /* Whether the calling thread has the GIL. */
-int pyhost_has_gil(void)
+_Bool pyhost_has_gil(void)
 {
     PyThreadState *thread = PyGILState_GetThisThreadState();
     return thread != NULL && thread == CURRENT_THREAD();
@@ -516,7 +513,7 @@ static __thread int is_posted;
 /* Has MemoryError raised in the calling thread, which has the GIL, at its next safe point, as PyThreadState_SetAsyncExc does, without its
    lock, which the caller may have: 1. 0 if another one waits there; or, unless it may be `elsewhere`, if the thread runs a context that another
    one is around: an event loop or a hub of greenlets may go on with the next task before the safe point. */
-int pyhost_post_error(int elsewhere)
+_Bool pyhost_post_error(_Bool elsewhere)
 {
     PyThreadState *thread = PyGILState_GetThisThreadState();
     if (thread == NULL || thread != CURRENT_THREAD() || thread->async_exc != NULL)
@@ -544,13 +541,13 @@ void pyhost_take_error_back(void)
 }
 
 /* Whether the garbage collector of the main interpreter runs: what allocates may be a finalizer of anybody's. */
-int pyhost_is_collecting(void) { return IS_COLLECTING; }
+_Bool pyhost_is_collecting(void) { return IS_COLLECTING; }
 
 #else
 
 PyObject *pyhost_context_value(PyObject *variable) { return (void)variable, NULL; }
-int pyhost_is_collecting(void) { return 0; }
-int pyhost_post_error(int elsewhere) { return 0; }
+_Bool pyhost_is_collecting(void) { return 0; }
+_Bool pyhost_post_error(_Bool elsewhere) { return 0; }
 void pyhost_take_error_back(void) {}
 
 #endif

@@ -23,15 +23,9 @@ const LINES: i32 = 24;
 unsafe extern "C" {
     safe fn pyhost_place_is_known() -> c_int;
     safe fn pyhost_is_fragile(libraries_count: c_int) -> c_int;
-    safe fn pyhost_is_finalizing() -> c_int;
     safe fn pyhost_loses_errors() -> c_int;
     safe fn pyhost_handles_memory_error() -> c_int;
-    safe fn pyhost_is_frame(bytes: usize) -> c_int;
     safe fn pyhost_loop_frame() -> usize;
-    safe fn pyhost_stacks_change();
-    safe fn pyhost_loop_function() -> usize;
-    safe fn pyhost_interpreter_function() -> usize;
-    safe fn pyhost_has_gil() -> c_int;
     safe fn pyhost_signal_is_due() -> c_int;
     safe fn pyhost_handler(frame: &mut usize, handler: &mut isize) -> c_int;
     safe fn pyhost_spot() -> u64;
@@ -57,6 +51,25 @@ unsafe extern "C" {
         name_length: *mut usize,
         line: *mut c_int,
     ) -> c_int;
+
+    /// Whether Python is being finalised.
+    #[link_name = "pyhost_is_finalizing"]
+    pub safe fn is_finalizing() -> bool;
+    /// Whether a frame object of the calling thread's innermost call takes so many bytes.
+    #[link_name = "pyhost_is_frame"]
+    pub safe fn is_frame(bytes: usize) -> bool;
+    /// Something that changes C stacks is being loaded: what CPython keeps in them may be another stack's for a moment.
+    #[link_name = "pyhost_stacks_change"]
+    pub safe fn stacks_change();
+    /// Where the function of the interpreter's loop begins; 0 if it is not known.
+    #[link_name = "pyhost_loop_function"]
+    pub safe fn loop_function() -> usize;
+    /// An address in the interpreter's code.
+    #[link_name = "pyhost_interpreter_function"]
+    pub safe fn interpreter_function() -> usize;
+    /// Whether the calling thread has the GIL.
+    #[link_name = "pyhost_has_gil"]
+    pub safe fn has_gil() -> bool;
 }
 
 /// Where a thread's Python code is, as far as it matters to who catches an error there.
@@ -104,11 +117,6 @@ impl CodePlace {
     }
 }
 
-/// Whether Python is being finalised.
-pub fn is_finalizing() -> bool {
-    pyhost_is_finalizing() != 0
-}
-
 /// Whether CPython loses a `MemoryError` of the calling thread's code: it is that of a sub-interpreter.
 pub fn loses_errors() -> bool {
     pyhost_loses_errors() != 0
@@ -120,19 +128,9 @@ pub fn main_instruction() -> usize {
     pyhost_main_instruction(threads::is_main().into())
 }
 
-/// Whether the calling thread has the GIL.
-pub fn has_gil() -> bool {
-    pyhost_has_gil() != 0
-}
-
 /// Whether the calling thread is inside a handler of a `MemoryError`.
 pub fn handles_memory_error() -> bool {
     pyhost_handles_memory_error() != 0
-}
-
-/// Whether a frame object of the calling thread's innermost call takes so many bytes.
-pub fn is_frame(bytes: usize) -> bool {
-    pyhost_is_frame(bytes) != 0
 }
 
 /// Where an error that is raised now in the calling thread would be caught. `libraries_count`: whether a library that a
@@ -275,11 +273,6 @@ unsafe extern "C" fn give(
     }
 }
 
-/// Something that changes C stacks is being loaded: what CPython keeps in them may be another stack's for a moment.
-pub fn stacks_change() {
-    pyhost_stacks_change();
-}
-
 /// Notes the ends of code objects from now on, so that the numbers of calls are right: another object may get the address.
 /// A second call does nothing.
 pub fn watch_codes(_gil: Gil<'_>) {
@@ -320,16 +313,6 @@ pub fn watch_lines<'a>(code: &Object<'a>, event: extern "C" fn(c_int)) -> Return
 /// runs. None without Python code, or if this Python does not say it (3.9).
 pub fn loop_frame() -> Option<usize> {
     Some(pyhost_loop_frame()).filter(|&address| address != 0)
-}
-
-/// Where the function of the interpreter's loop begins; 0 if it is not known.
-pub fn loop_function() -> usize {
-    pyhost_loop_function()
-}
-
-/// An address in the interpreter's code.
-pub fn interpreter_function() -> usize {
-    pyhost_interpreter_function()
 }
 
 /// The function that says whether a signal has come whose handler in Python has not run yet; `None` if this Python's state

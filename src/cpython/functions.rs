@@ -210,13 +210,6 @@ impl<'a> Arguments<'a> {
 #[repr(transparent)]
 pub struct Method<T>(PyMethodDef, PhantomData<fn(T)>);
 
-impl<T> Clone for Method<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Method<T> {}
-
 impl<T> Method<T> {
     const fn of(
         name: &'static CStr,
@@ -568,25 +561,14 @@ where
 }
 
 impl Definition {
-    /// A module with these functions and attributes.
-    pub const fn new<const N: usize>(
-        name: &'static CStr,
-        doc: Option<&'static CStr>,
-        methods: Option<&'static Table<Method<Module>, N>>,
-        execute: &'static Execute,
-    ) -> Self {
+    /// A module of this name and text.
+    pub const fn new(name: &'static CStr, doc: &'static CStr, execute: &'static Execute) -> Self {
         Definition(UnsafeCell::new(ffi::PyModuleDef {
             m_base: ffi::PyModuleDef_HEAD_INIT,
             m_name: name.as_ptr(),
-            m_doc: match doc {
-                Some(doc) => doc.as_ptr(),
-                None => null(),
-            },
+            m_doc: doc.as_ptr(),
             m_size: 0,
-            m_methods: match methods {
-                Some(methods) => methods.entries.get().cast(),
-                None => null_mut(),
-            },
+            m_methods: null_mut(),
             m_slots: (&raw const *execute).cast_mut().cast(),
             m_traverse: None,
             m_clear: None,
@@ -605,6 +587,21 @@ pub fn register<F: Fn() -> &'static Definition + Copy>(name: &'static CStr, _: F
     unsafe { ffi::PyImport_AppendInittab(name.as_ptr(), Some(initialize::<F>)) };
 }
 
+impl<'a> Object<'a> {
+    /// Adds functions to a module that is being executed.
+    pub fn add_functions<const N: usize>(
+        &self,
+        table: &'static Table<Method<Module>, N>,
+    ) -> Returned<'a, ()> {
+        let table = table.entries.get().cast();
+        // SAFETY: attached, with a live object; the table is static, and ends with zeroes.
+        match unsafe { ffi::PyModule_AddFunctions(self.pointer(), table) } {
+            0 => Ok(()),
+            _ => Err(self.gil().raised()),
+        }
+    }
+}
+
 impl<'a> Gil<'a> {
     /// The module of this name in `sys.modules`, made if there is none, with these functions.
     pub fn module<const N: usize>(
@@ -612,13 +609,11 @@ impl<'a> Gil<'a> {
         name: &CStr,
         functions: &'static Table<Method<Module>, N>,
     ) -> Returned<'a> {
-        // SAFETY: attached; the entries are static. A module that is null has raised.
-        unsafe {
-            let module = self.borrowed(ffi::PyImport_AddModule(name.as_ptr()));
-            let module = module.ok_or_else(|| self.raised())?;
-            ffi::PyModule_AddFunctions(module.pointer(), functions.entries.get().cast());
-            self.pending().map(|()| module.to_owned())
-        }
+        // SAFETY: attached. A module that is null has raised.
+        let module = unsafe { self.borrowed(ffi::PyImport_AddModule(name.as_ptr())) };
+        let module = module.ok_or_else(|| self.raised())?;
+        module.add_functions(functions)?;
+        Ok(module.to_owned())
     }
 
     /// A function that is no attribute of a module.

@@ -75,6 +75,36 @@ macro_rules! python {
     };
 }
 
+/// Functions that make an object by one of CPython's, with what C takes of each argument.
+macro_rules! makers {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty => $c:expr)? $(; $more:expr)?) $function:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(self $(, $argument: $kind)?) -> Returned<'a> {
+            self.take(python!($function($($c)? $($more)?)))
+        }
+    )*};
+}
+
+/// Methods that call a function of CPython with the object and what C takes of each argument. The result is that of a `check`, the
+/// `answer` to a question that may raise an error, an `object`, or nothing but that it is `done`.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty => $c:expr),*) $result:ident $function:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self $(, $argument: $kind)*) -> methods!($result) {
+            let result = python!($function(self.pointer() $(, $c)*));
+            methods!($result self.gil(), result)
+        }
+    )*};
+    (check) => { bool };
+    (check $gil:expr, $result:ident) => { $result != 0 };
+    (answer) => { Returned<'a, bool> };
+    (answer $gil:expr, $result:ident) => { $gil.done($result).map(|()| $result != 0) };
+    (object) => { Returned<'a> };
+    (object $gil:expr, $result:ident) => { $gil.take($result) };
+    (done) => { Returned<'a, ()> };
+    (done $gil:expr, $result:ident) => { $gil.done($result) };
+}
+
 /// A static object of CPython's, by its macro or static.
 macro_rules! constant {
     ($value:expr) => {
@@ -148,34 +178,23 @@ impl<'a> Gil<'a> {
         )))
     }
 
-    /// An `int`.
-    pub fn int(self, value: i64) -> Returned<'a> {
-        self.take(python!(PyLong_FromLongLong(value)))
-    }
-
-    /// An `int`.
-    pub fn unsigned(self, value: u64) -> Returned<'a> {
-        self.take(python!(PyLong_FromUnsignedLongLong(value)))
-    }
-
-    /// A `float`.
-    pub fn float(self, value: f64) -> Returned<'a> {
-        self.take(python!(PyFloat_FromDouble(value)))
-    }
-
-    /// A `bool`.
-    pub fn bool(self, value: bool) -> Returned<'a> {
-        self.take(python!(PyBool_FromLong(value.into())))
-    }
-
-    /// An empty `dict`.
-    pub fn dictionary(self) -> Returned<'a> {
-        self.take(python!(PyDict_New()))
-    }
-
-    /// An empty `list`.
-    pub fn list(self) -> Returned<'a> {
-        self.take(python!(PyList_New(0)))
+    makers! {
+        /// An `int`.
+        int(value: i64 => value) PyLong_FromLongLong;
+        /// An `int`.
+        unsigned(value: u64 => value) PyLong_FromUnsignedLongLong;
+        /// A `float`.
+        float(value: f64 => value) PyFloat_FromDouble;
+        /// A `bool`.
+        bool(value: bool => value.into()) PyBool_FromLong;
+        /// An empty `dict`.
+        dictionary() PyDict_New;
+        /// An empty `list`.
+        list(; 0) PyList_New;
+        /// An empty context of `contextvars`.
+        new_context() PyContext_New;
+        /// A module, imported if it is not there yet.
+        import(name: &CStr => name.as_ptr()) PyImport_ImportModule;
     }
 
     /// A `tuple`.
@@ -196,11 +215,6 @@ impl<'a> Gil<'a> {
             self.done(python!(PyTuple_SetItem(tuple.pointer(), index, item)))?;
         }
         Ok(tuple)
-    }
-
-    /// A module, imported if it is not there yet.
-    pub fn import(self, name: &CStr) -> Returned<'a> {
-        self.take(python!(PyImport_ImportModule(name.as_ptr())))
     }
 
     /// A module of `sys.modules`.
@@ -233,11 +247,6 @@ impl<'a> Gil<'a> {
         }
         // SAFETY: attached; the address is looked up only.
         self.take(unsafe { _PyTraceMalloc_GetTraceback(domain, address) })
-    }
-
-    /// An empty context of `contextvars`.
-    pub fn new_context(self) -> Returned<'a> {
-        self.take(python!(PyContext_New()))
     }
 
     /// Runs a source; `file` is its name in tracebacks.
@@ -396,25 +405,41 @@ impl<'a> Object<'a> {
         std::ptr::eq(self.pointer(), constant!(ffi::Py_None()))
     }
 
-    /// Whether it is a `str`.
-    pub fn is_text(&self) -> bool {
-        python!(PyUnicode_Check(self.pointer())) != 0
-    }
-
-    /// Whether it is an `int`.
-    pub fn is_int(&self) -> bool {
-        python!(PyLong_Check(self.pointer())) != 0
-    }
-
-    /// Whether it can be called.
-    pub fn is_callable(&self) -> bool {
-        python!(PyCallable_Check(self.pointer())) != 0
-    }
-
-    /// Whether it is true, as `if` asks.
-    pub fn truth(&self) -> Returned<'a, bool> {
-        let truth = python!(PyObject_IsTrue(self.pointer()));
-        self.gil().done(truth).map(|()| truth != 0)
+    methods! {
+        /// Whether it is a `str`.
+        is_text() check PyUnicode_Check;
+        /// Whether it is an `int`.
+        is_int() check PyLong_Check;
+        /// Whether it can be called.
+        is_callable() check PyCallable_Check;
+        /// Whether it is a `tuple`.
+        is_tuple() check PyTuple_Check;
+        /// Whether it is a `list`.
+        is_list() check PyList_Check;
+        /// Whether it is true, as `if` asks.
+        truth() answer PyObject_IsTrue;
+        /// Whether a sequence contains an equal object.
+        contains(item: &Object<'_> => item.pointer()) answer PySequence_Contains;
+        /// Its type.
+        class() object PyObject_Type;
+        /// The items of an iterable, as a list.
+        to_list() object PySequence_List;
+        /// A dictionary's keys, as a list.
+        keys() object PyDict_Keys;
+        /// A module's full name.
+        module_name() object PyModule_GetNameObject;
+        /// The attribute of this name.
+        attribute(name: &CStr => name.as_ptr()) object PyObject_GetAttrString;
+        /// `self[key]`.
+        subscript(key: &Object<'_> => key.pointer()) object PyObject_GetItem;
+        /// Sets the attribute of this name.
+        set_attribute(name: &CStr => name.as_ptr(), value: &Object<'_> => value.pointer()) done PyObject_SetAttrString;
+        /// Sets a dictionary's value.
+        set_item(key: &Object<'_> => key.pointer(), value: &Object<'_> => value.pointer()) done PyDict_SetItem;
+        /// Sets a dictionary's value.
+        set(key: &CStr => key.as_ptr(), value: &Object<'_> => value.pointer()) done PyDict_SetItemString;
+        /// Adds to a list.
+        append(item: &Object<'_> => item.pointer()) done PyList_Append;
     }
 
     /// The number of an `int`, or of what serves as one (`__index__`).
@@ -449,19 +474,6 @@ impl<'a> Object<'a> {
         }))
     }
 
-    /// The attribute of this name.
-    pub fn attribute(&self, name: &CStr) -> Returned<'a> {
-        let object = python!(PyObject_GetAttrString(self.pointer(), name.as_ptr()));
-        self.gil().take(object)
-    }
-
-    /// Sets the attribute of this name.
-    pub fn set_attribute(&self, name: &CStr, value: &Object<'_>) -> Returned<'a, ()> {
-        let (name, value) = (name.as_ptr(), value.pointer());
-        self.gil()
-            .done(python!(PyObject_SetAttrString(self.pointer(), name, value)))
-    }
-
     /// Calls it with arguments by place.
     pub fn call(&self, arguments: &[&Object<'a>]) -> Returned<'a> {
         let (first, count) = (arguments.as_ptr().cast(), arguments.len());
@@ -474,27 +486,11 @@ impl<'a> Object<'a> {
         )))
     }
 
-    /// Its type.
-    pub fn class(&self) -> Returned<'a> {
-        self.gil().take(python!(PyObject_Type(self.pointer())))
-    }
-
     /// Whether it equals another object, as `==` finds.
     pub fn equals(&self, other: &Object<'_>) -> Returned<'a, bool> {
         let (own, other) = (self.pointer(), other.pointer());
         let equal = python!(PyObject_RichCompareBool(own, other, ffi::Py_EQ));
         self.gil().done(equal).map(|()| equal != 0)
-    }
-
-    /// `self[key]`.
-    pub fn subscript(&self, key: &Object<'_>) -> Returned<'a> {
-        let value = python!(PyObject_GetItem(self.pointer(), key.pointer()));
-        self.gil().take(value)
-    }
-
-    /// The items of an iterable, as a list.
-    pub fn to_list(&self) -> Returned<'a> {
-        self.gil().take(python!(PySequence_List(self.pointer())))
     }
 
     /// The pointer in a capsule of this name.
@@ -519,46 +515,16 @@ impl<'a> Object<'a> {
         Ok(refer(self.gil(), item)) // the tuple keeps it
     }
 
-    /// Whether it is a `tuple`.
-    pub fn is_tuple(&self) -> bool {
-        python!(PyTuple_Check(self.pointer())) != 0
-    }
-
-    /// A module's full name.
-    pub fn module_name(&self) -> Returned<'a> {
-        let name = python!(PyModule_GetNameObject(self.pointer()));
-        self.gil().take(name)
-    }
-
     /// A module's dictionary.
     pub fn module_dictionary(&self) -> Returned<'a> {
         let dictionary = python!(PyModule_GetDict(self.pointer()));
         self.gil().share(dictionary).ok_or(Raised(self.gil()))
     }
 
-    /// A dictionary's keys, as a list.
-    pub fn keys(&self) -> Returned<'a> {
-        self.gil().take(python!(PyDict_Keys(self.pointer())))
-    }
-
     /// A dictionary's value. None without an exception.
     pub fn item(&self, key: &CStr) -> Option<Owned<'a>> {
         let item = python!(PyDict_GetItemString(self.pointer(), key.as_ptr()));
         self.gil().share(item)
-    }
-
-    /// Sets a dictionary's value.
-    pub fn set_item(&self, key: &Object<'_>, value: &Object<'_>) -> Returned<'a, ()> {
-        let (key, value) = (key.pointer(), value.pointer());
-        self.gil()
-            .done(python!(PyDict_SetItem(self.pointer(), key, value)))
-    }
-
-    /// Sets a dictionary's value.
-    pub fn set(&self, key: &CStr, value: &Object<'_>) -> Returned<'a, ()> {
-        let (key, value) = (key.as_ptr(), value.pointer());
-        self.gil()
-            .done(python!(PyDict_SetItemString(self.pointer(), key, value)))
     }
 
     /// Adds what another dictionary has and this one has not.
@@ -575,23 +541,6 @@ impl<'a> Object<'a> {
             .filter(|&index| index < length)?;
         let item = python!(PyList_GetItem(self.pointer(), index));
         self.gil().share(item)
-    }
-
-    /// Adds to a list.
-    pub fn append(&self, item: &Object<'_>) -> Returned<'a, ()> {
-        self.gil()
-            .done(python!(PyList_Append(self.pointer(), item.pointer())))
-    }
-
-    /// Whether it is a `list`.
-    pub fn is_list(&self) -> bool {
-        python!(PyList_Check(self.pointer())) != 0
-    }
-
-    /// Whether a sequence contains an equal object.
-    pub fn contains(&self, item: &Object<'_>) -> Returned<'a, bool> {
-        let found = python!(PySequence_Contains(self.pointer(), item.pointer()));
-        self.gil().done(found).map(|()| found != 0)
     }
 }
 

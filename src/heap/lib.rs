@@ -49,8 +49,8 @@ pub use checks::{
 pub use host::{CapDecisions, Host, LineFinder, PeakWatcher, Request, UnitDecisions, register};
 pub use hot::allocate::{allocate, allocate_aligned, allocate_counted};
 pub use hot::booking::{
-    attend_to_caps, book, book_resized, count_failure, look_at_caps, may_book, release,
-    release_resized, set_largest,
+    attend_to_caps, book, book_resized, look_at_caps, may_book, release, release_resized,
+    set_largest,
 };
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};
@@ -160,8 +160,7 @@ pub fn collect() {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
-        let others = heaps::sampled(account).chain(heaps::checked(account));
-        for theap in others.filter_map(known_theap_of) {
+        for theap in heaps::others(account).filter_map(known_theap_of) {
             // SAFETY: a theap of the calling thread.
             unsafe { ffi::mi_theap_collect(theap, true) };
         }
@@ -241,8 +240,8 @@ fn start_mimalloc() -> bool {
     if first {
         // `page_of` reads the page map at any address, so all of it must be there
         // and readable.
-        ffi::mi_option_set(ffi::OPTION_PAGEMAP_COMMIT, 1);
-        ffi::mi_option_set(ffi::OPTION_MAX_VABITS, 0);
+        ffi::mi_option_set(ffi::PYHOST_PAGEMAP_COMMIT, 1);
+        ffi::mi_option_set(ffi::PYHOST_MAX_VABITS, 0);
         retention::prepare();
     }
     first

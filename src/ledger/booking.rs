@@ -65,7 +65,8 @@ impl Ledger {
         gils: &Gils,
         reach: Reach,
     ) -> Result<(), Scope> {
-        self.adjust::<true>(slot, account, bytes as i64, gils, reach)?;
+        let heights = self.heights(account, reach);
+        self.adjust(slot, account, bytes as i64, gils, heights)?;
         self.count_block(slot, account);
         Ok(())
     }
@@ -73,7 +74,7 @@ impl Ledger {
     /// Books a block that is there already, whatever the ceilings are.
     pub fn book_anyway(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
         // Without a height nothing is refused.
-        let _ = self.adjust::<false>(slot, account, bytes as i64, gils, Reach::Cap);
+        let _ = self.adjust(slot, account, bytes as i64, gils, Heights::NONE);
         self.count_block(slot, account);
     }
 
@@ -86,10 +87,9 @@ impl Ledger {
         gils: &Gils,
         reach: Reach,
     ) -> Result<(), Scope> {
-        match delta > 0 {
-            true => self.adjust::<true>(slot, account, delta, gils, reach),
-            false => self.adjust::<false>(slot, account, delta, gils, reach),
-        }
+        let grows = delta > 0;
+        let heights = grows.then(|| self.heights(account, reach));
+        self.adjust(slot, account, delta, gils, heights.unwrap_or(Heights::NONE))
     }
 
     fn count_block(&self, slot: &Slot, account: Account) {
@@ -103,7 +103,7 @@ impl Ledger {
     /// Releases a block if [`Slot::release`] could not; the counterpart of `book_slow`.
     pub fn release_slow(&self, slot: &Slot, account: Account, bytes: usize, gils: &Gils) {
         // Without a height nothing is refused.
-        let _ = self.adjust::<false>(slot, account, -(bytes as i64), gils, Reach::Cap);
+        let _ = self.adjust(slot, account, -(bytes as i64), gils, Heights::NONE);
         if self.is_overflow(slot) {
             slot.cell(account).freed_blocks.fetch_add(1, Relaxed);
         } else {
@@ -113,25 +113,21 @@ impl Ledger {
 
     /// Releases a block of an account whose GIL the caller may not hold.
     pub fn release_foreign(&self, account: Account, bytes: usize) {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         shared.foreign_live.fetch_sub(bytes as i64, Relaxed);
         shared.foreign_freed.fetch_add(1, Relaxed);
     }
 
-    /// Moves the live bytes of `slot` by `delta`; up to `reach` if `CAPPED`.
-    fn adjust<const CAPPED: bool>(
+    /// Moves the live bytes of `slot` by `delta`, up to the heights.
+    fn adjust(
         &self,
         slot: &Slot,
         account: Account,
         delta: i64,
         gils: &Gils,
-        reach: Reach,
+        heights: Heights,
     ) -> Result<(), Scope> {
-        let shared = &self.accounts[account as usize];
-        let heights = match CAPPED {
-            true => self.heights(account, reach),
-            false => Heights::NONE,
-        };
+        let shared = self.shared(account);
         loop {
             match shared.policy.load(Acquire) {
                 WINDOWED => return self.adjust_windowed(slot, account, delta, heights),
@@ -175,7 +171,7 @@ impl Ledger {
             return Heights::NONE; // it is inside an arena, which was booked
         }
         Heights {
-            account: self.accounts[account as usize].ceiling.height(reach),
+            account: self.shared(account).ceiling.height(reach),
             total: self.total_ceiling.height(reach),
         }
     }
@@ -203,7 +199,7 @@ impl Ledger {
             return Ok(());
         }
         let live = cell.live.load(Relaxed) + delta;
-        let bound = &self.accounts[account as usize].bound;
+        let bound = &self.shared(account).bound;
         let half = self.half_window(account, || bound.load(Relaxed));
         let published = cell.published.load(Relaxed);
         let low = live - half;
@@ -237,7 +233,7 @@ impl Ledger {
         delta: i64,
         heights: Heights,
     ) -> Result<(), Scope> {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         let cell = slot.cell(account);
         self.take_ownership(slot, account);
         let others = shared.others.load(Relaxed);
@@ -274,7 +270,7 @@ impl Ledger {
     }
 
     pub(super) fn owns(&self, slot: &Slot, account: Account) -> bool {
-        let owner = self.accounts[account as usize].owner.load(Relaxed);
+        let owner = self.shared(account).owner.load(Relaxed);
         owner == self.index_of(slot) as u32 + 1
     }
 
@@ -283,7 +279,7 @@ impl Ledger {
         if self.owns(slot, account) {
             return;
         }
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         let mut others = shared.others.load(Relaxed) - slot.cell(account).live.load(Relaxed);
         if let Some(previous) = self.slot_of(shared.owner.load(Relaxed)) {
             let cell = previous.cell(account);
@@ -303,7 +299,7 @@ impl Ledger {
     /// The caller belongs to another interpreter than the owner, which may be booking right now.
     /// Every other cell is closed, and threads that come to the slow path wait.
     pub(super) fn make_windowed(&self, account: Account, gils: &Gils) {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         if shared
             .policy
             .compare_exchange(EXACT, CHANGING, AcqRel, Relaxed)
@@ -339,7 +335,7 @@ impl Ledger {
 
     /// Exact policy: the highest live bytes of the account in the owner's time.
     fn peak_of_owner(&self, account: Account) -> i64 {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         match self.slot_of(shared.owner.load(Relaxed)) {
             Some(owner) => {
                 let top = owner.cell(account).top.load(Relaxed);
@@ -351,7 +347,7 @@ impl Ledger {
 
     /// The highest live bytes of an account in this segment.
     pub(super) fn segment_peak_of(&self, account: Account) -> i64 {
-        let peak = self.accounts[account as usize].peak.load(Relaxed);
+        let peak = self.shared(account).peak.load(Relaxed);
         if self.is_windowed(account) {
             peak
         } else {
@@ -369,7 +365,7 @@ impl Ledger {
         (total_need, total_want): (i64, i64),
         heights: Heights,
     ) -> Result<i64, Scope> {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         if heights == Heights::NONE {
             let bound = shared.bound.fetch_add(want, Relaxed) + want;
             raise(&shared.peak, bound);

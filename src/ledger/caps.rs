@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Ledger {
     fn ceiling(&self, scope: Scope) -> &Ceiling {
         match scope {
-            Scope::Account(account) => &self.accounts[account as usize].ceiling,
+            Scope::Account(account) => &self.shared(account).ceiling,
             Scope::Total => &self.total_ceiling,
         }
     }
@@ -67,7 +67,7 @@ impl Ledger {
     /// them. One load.
     pub fn bound(&self, scope: Scope) -> i64 {
         match scope {
-            Scope::Account(account) => self.accounts[account as usize].bound.load(Relaxed),
+            Scope::Account(account) => self.shared(account).bound.load(Relaxed),
             Scope::Total => self.total_bound.load(Relaxed),
         }
     }
@@ -86,8 +86,6 @@ impl Ledger {
 
     /// Counts a request that a cap refused.
     pub fn count_refusal(&self, account: Account) {
-        self.accounts[account as usize]
-            .refused
-            .fetch_add(1, Relaxed);
+        self.shared(account).refused.fetch_add(1, Relaxed);
     }
 }

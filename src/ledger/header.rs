@@ -11,6 +11,7 @@
 
 use crate::layout::{UNIT, Zeros, stored};
 use pyhost_os::signals::signal_words;
+use pyhost_os::terminal_text::leading_text;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -110,12 +111,7 @@ pub struct Mark {
 impl Mark {
     /// The name, as far as it is kept: 48 bytes.
     pub fn name(&self) -> &str {
-        let length = self.name.iter().position(|&byte| byte == 0);
-        let name = &self.name[..length.unwrap_or(self.name.len())];
-        match std::str::from_utf8(name) {
-            Ok(name) => name,
-            Err(error) => std::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
-        }
+        leading_text(&self.name)
     }
 }
 
@@ -379,8 +375,7 @@ impl Header {
             return None;
         }
         self.refusal.bytes(room);
-        let text = room.split(|&byte| byte == 0).next()?;
-        std::str::from_utf8(text).ok()
+        Some(leading_text(room))
     }
 
     /// How many refusals were reported.

@@ -199,19 +199,12 @@ impl Status {
     fn take_lines(&mut self, text: &[u8]) {
         for line in text.split(|&byte| byte == b'\n') {
             if let Some(value) = line.strip_prefix(b"VmHWM:") {
-                self.high_water_mark = kibibytes(value);
+                self.high_water_mark = small_file::kilobytes(value);
             } else if let Some(value) = line.strip_prefix(b"VmRSS:") {
-                self.resident = kibibytes(value);
+                self.resident = small_file::kilobytes(value);
             }
         }
     }
-}
-
-/// The bytes of a value such as `   12345 kB`.
-fn kibibytes(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let number = text.trim().strip_suffix("kB")?.trim_end();
-    Some(number.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// The highest live bytes of every reported account, and of their sum, over a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaks {
     accounts: [u64; REPORTED.len()],
     /// Of all accounts together.
@@ -29,12 +29,6 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Of no span.
-    pub const NONE: Peaks = Peaks {
-        accounts: [0; REPORTED.len()],
-        total: 0,
-    };
-
     /// One reported account's.
     pub fn account(&self, account: Account) -> u64 {
         self.accounts[account as usize]
@@ -49,7 +43,7 @@ impl Peaks {
     }
 
     fn of(accounts: [i64; ACCOUNTS], total: i64) -> Self {
-        let mut peaks = Peaks::NONE;
+        let mut peaks = Peaks::default();
         for &account in REPORTED {
             peaks.accounts[account as usize] = accounts[account as usize].max(0) as u64;
         }
@@ -130,7 +124,7 @@ impl Ledger {
     }
 
     fn end_account(&self, slot: &Slot, account: Account, gils: &Gils) -> i64 {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         loop {
             match shared.policy.load(Acquire) {
                 WINDOWED => {
@@ -160,7 +154,7 @@ impl Ledger {
 
     /// Exact policy: nobody books meanwhile.
     fn end_exact(&self, account: Account) -> i64 {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         let ended = self.segment_peak_of(account);
         raise(&shared.earlier_peak, ended);
         let live = self.live_of(account);

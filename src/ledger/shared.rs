@@ -97,7 +97,7 @@ impl Ledger {
     pub fn open(&self) {
         self.total_ceiling.open();
         for account in Account::ALL {
-            let shared = &self.accounts[account as usize];
+            let shared = self.shared(account);
             shared.ceiling.open();
             let policy = if account.is_under_gil() {
                 EXACT
@@ -108,6 +108,12 @@ impl Ledger {
         }
         self.overflow.close();
         self.magic.store(MAGIC, Release);
+    }
+
+    /// The counters of an account.
+    #[inline(always)]
+    pub(super) fn shared(&self, account: Account) -> &Shared {
+        &self.accounts[account as usize]
     }
 
     /// Where, in the bytes of a ledger, the upper bounds of all cells lie whose slots have an owner. Whoever stores
@@ -192,9 +198,7 @@ impl Ledger {
         cell.published.store(live, Relaxed);
         cell.high.store(live, Relaxed);
         cell.low.store(live, Relaxed);
-        self.accounts[account as usize]
-            .bound
-            .fetch_add(moved, Relaxed);
+        self.shared(account).bound.fetch_add(moved, Relaxed);
         let after = cell.share_of_total(account);
         self.total_bound.fetch_add(after - before, Relaxed);
     }
@@ -203,7 +207,7 @@ impl Ledger {
     /// serialises an account, of all. The caller holds the GIL and owns the slot.
     pub fn close_windows(&self, slot: &Slot) {
         for account in Account::ALL {
-            let shared = &self.accounts[account as usize];
+            let shared = self.shared(account);
             if self.is_windowed(account) {
                 if !self.is_overflow(slot) {
                     self.close_window(slot, account);
@@ -259,23 +263,19 @@ impl Ledger {
 
     /// Counts a request that the heap could not meet.
     pub fn count_failure(&self, account: Account) {
-        self.accounts[account as usize].failed.fetch_add(1, Relaxed);
+        self.shared(account).failed.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that was made to fail.
     pub fn count_injection(&self, account: Account) {
-        self.accounts[account as usize]
-            .injected
-            .fetch_add(1, Relaxed);
+        self.shared(account).injected.fetch_add(1, Relaxed);
     }
 
     /// Lets several threads book to the accounts of the GIL at once, from the start: for a
     /// build of CPython without a GIL. Before any booking.
     pub fn without_gil(&self) {
         for account in [Account::Mem, Account::Obj] {
-            self.accounts[account as usize]
-                .policy
-                .store(WINDOWED, Relaxed);
+            self.shared(account).policy.store(WINDOWED, Relaxed);
         }
     }
 
@@ -287,7 +287,7 @@ impl Ledger {
     }
 
     pub(super) fn is_windowed(&self, account: Account) -> bool {
-        self.accounts[account as usize].policy.load(Relaxed) == WINDOWED
+        self.shared(account).policy.load(Relaxed) == WINDOWED
     }
 
     pub(super) fn index_of(&self, slot: &Slot) -> usize {

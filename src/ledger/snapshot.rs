@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     fn figures(&self, account: Account) -> (i64, AccountFigures) {
-        let shared = &self.accounts[account as usize];
+        let shared = self.shared(account);
         let mut live = shared.foreign_live.load(Relaxed);
         let mut freed = shared.foreign_freed.load(Relaxed);
         let mut total = 0u64;

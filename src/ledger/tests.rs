@@ -99,6 +99,8 @@ enum Step {
     /// Ends; another takes its place, and perhaps its slot.
     End,
     EndSegment,
+    /// Starts every peak anew, also that of the process's life.
+    ResetPeaks,
 }
 
 type Book = fn(&Ledger, &Slot, usize, &Gils);
@@ -121,6 +123,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         50 => any::<usize>().prop_map(Step::Release),
         1 => Just(Step::End),
         2 => Just(Step::EndSegment),
+        1 => Just(Step::ResetPeaks),
     ];
     collection::vec((0..3_usize, step), 1..1500)
 }
@@ -167,13 +170,16 @@ proptest! {
                     slots[thread] = ledger.claim();
                     continue;
                 }
-                Step::EndSegment => {
-                    let ended = ledger.end_segment(slots[thread], &ONE_GIL);
+                Step::EndSegment | Step::ResetPeaks => {
+                    let resets = matches!(step, Step::ResetPeaks);
+                    let end = if resets { Ledger::reset_peaks } else { Ledger::end_segment };
+                    let ended = end(ledger, slots[thread], &ONE_GIL);
                     for (place, (account, ..)) in BOOKS.iter().enumerate() {
                         is_precise(place, ended.account(*account), of_segment[place])?;
                     }
                     is_precise(ALL, ended.total, of_segment[ALL])?;
                     of_segment = live;
+                    peak = if resets { live } else { peak };
                     continue;
                 }
             };
@@ -225,7 +231,7 @@ fn many_threads_lose_nothing_and_no_peak_is_low_while_segments_end() {
         let (seen, done) = (&seen, &done);
         let ender = scope.spawn(move || {
             let slot = ledger.claim();
-            let mut all = Peaks::NONE;
+            let mut all = Peaks::default();
             while !done.load(SeqCst) {
                 all.raise(&ledger.end_segment(slot, &ONE_GIL));
                 // These blocks are live, and the segment that has just begun counts them.
@@ -389,25 +395,6 @@ fn a_release_without_the_gil_goes_off_the_account() {
     let obj = *ledger.snapshot().account(Account::Obj);
     assert_eq!((obj.live_bytes, obj.live_blocks), (50, 1));
     assert_eq!(obj.total_blocks, 2);
-}
-
-#[test]
-fn peaks_start_anew_from_what_is_live() {
-    let ledger = ledger();
-    let slot = ledger.claim();
-    book::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
-    book::<NATIVE>(ledger, slot, 2_000_000, &ONE_GIL);
-    release::<OBJ>(ledger, slot, 1_000_000, &ONE_GIL);
-    release::<NATIVE>(ledger, slot, 2_000_000, &ONE_GIL);
-    book::<OBJ>(ledger, slot, 500, &ONE_GIL);
-    ledger.reset_peaks(slot, &ONE_GIL);
-    assert_eq!(ledger.snapshot().account(Account::Obj).peak_bytes, 500);
-    book::<OBJ>(ledger, slot, 700, &ONE_GIL);
-    release::<OBJ>(ledger, slot, 700, &ONE_GIL);
-    let snapshot = ledger.snapshot();
-    assert_eq!(snapshot.account(Account::Obj).peak_bytes, 1200);
-    assert!(snapshot.account(Account::Native).peak_bytes <= SLACK as u64);
-    assert!(snapshot.total_peak_bytes <= 1200 + SLACK as u64);
 }
 
 /// Books if a ceiling allows it.

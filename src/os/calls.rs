@@ -215,6 +215,17 @@ pub fn read_memory(address: usize, to: &mut [u8]) -> usize {
     usize::try_from(read).unwrap_or(0)
 }
 
+/// Sets a limit of a process and reads the one of before, as prlimit(2), by the system call: the host exports the function.
+pub fn exchange_limits(
+    process: pid_t,
+    resource: Resource,
+    new: Option<&Cell<Limit>>,
+    old: Option<&Cell<Limit>>,
+) -> c_int {
+    // SAFETY: the system reads the one and writes the other, if they are given; an `Option` is a pointer that may be null.
+    unsafe { libc::syscall(libc::SYS_prlimit64, process, resource, new, old) as c_int }
+}
+
 /// Sets variables of the environment. While the process has one thread.
 pub fn set_variables(variables: &[(String, std::ffi::OsString)]) {
     for (name, value) in variables {

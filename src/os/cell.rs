@@ -14,10 +14,9 @@ use crate::forks::Child;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 /// The number of a holder that gives none.
 const ANYBODY: usize = 1;
@@ -184,54 +183,37 @@ impl<T> Deref for HeldLatest<'_, T> {
     }
 }
 
-const FREE: u8 = 0;
-const BUSY: u8 = 1;
-const SET: u8 = 2;
+/// The number of the holder of a value that stays.
+const SET: usize = usize::MAX;
 
-/// A value that is set once in a process, and stays.
-pub struct Published<T> {
-    state: AtomicU8,
-    value: UnsafeCell<MaybeUninit<T>>,
-}
-
-// SAFETY: the value is written by the one thread that moves the state from free to busy, and shared, read only, once
-// that thread has stored `SET`.
-unsafe impl<T: Send + Sync> Sync for Published<T> {}
+/// A value that is set once in a process, and stays. Threads share it, so they must be allowed to share a `T`.
+pub struct Published<T>(Exclusive<Option<T>>, PhantomData<T>);
 
 impl<T: Copy> Published<T> {
     /// Nothing yet.
     #[expect(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
-        Published {
-            state: AtomicU8::new(FREE),
-            value: UnsafeCell::new(MaybeUninit::uninit()),
-        }
+        Published(Exclusive::new(None), PhantomData)
     }
 
     /// Sets the value to what `make` returns; does nothing if another call was first.
     pub fn set_once(&self, make: impl FnOnce() -> T) {
-        if self
-            .state
-            .compare_exchange(FREE, BUSY, Acquire, Relaxed)
-            .is_ok()
-        {
-            let value = make();
-            // SAFETY: the exchange succeeds once, and nobody reads before the store below.
-            unsafe { (*self.value.get()).write(value) };
-            self.state.store(SET, Release);
+        if let Some(held) = self.0.try_hold() {
+            *held.keep() = Some(make());
+            self.0.holder.store(SET, Release);
         }
     }
 
     /// The value; `None` before it is there.
     pub fn get(&self) -> Option<&T> {
-        let is_set = self.state.load(Acquire) == SET;
-        // SAFETY: the value was written, and is not written again.
-        is_set.then(|| unsafe { (*self.value.get()).assume_init_ref() })
+        let is_set = self.0.holder.load(Acquire) == SET;
+        // SAFETY: the value was written, and nobody holds it any more.
+        is_set.then(|| unsafe { (*self.0.value.get()).as_ref() })?
     }
 
     /// Lets the value be set anew.
     pub fn forget_in_child(&self, _child: &Child) {
-        self.state.store(FREE, Release);
+        self.0.holder.store(0, Release);
     }
 }
 

@@ -57,11 +57,8 @@ impl Utc {
     pub fn of_text(text: &str) -> Option<Self> {
         let number = |range: Range<usize>| text.get(range)?.parse::<u64>().ok();
         let year = number(0..4).filter(|year| (1970..2262).contains(year))?;
-        let (month, day) = (number(5..7)? as usize, number(8..10)?);
-        let months = lengths(year);
-        let before = months.get(..month.checked_sub(1)?)?.iter().sum::<u64>();
-        let years = (1970..year).map(|year| lengths(year).iter().sum::<u64>());
-        let days = years.sum::<u64>() + before + day.checked_sub(1)?;
+        let day = number(8..10).filter(|&day| day > 0)?;
+        let days = days(year, number(5..7)?, day);
         let time = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
         let moment = Utc((days * DAY + time) * 1_000_000_000);
         // Whatever is shown otherwise, such as a 30th of February, was not of that form.
@@ -82,38 +79,26 @@ impl Display for Utc {
     }
 }
 
+/// Days from 1970-01-01 to a date. In here years begin in March, so that a leap day is the last of its year.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let (year, month) = match month {
+        3.. => (year, month - 3),
+        _ => (year - 1, month + 9),
+    };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    // From March on months have 31, 30, 31, 30 and 31 days, and then these again.
+    365 * year + leap_days + (153 * month + 2) / 5 + day - 719_469
+}
+
 /// Year, month and day of a day since 1970-01-01.
-fn date(mut day: u64) -> (u64, u64, u64) {
-    // 400 years have 146,097 days, whichever they are.
-    let mut year = 1970 + day / 146_097 * 400;
-    day %= 146_097;
-    loop {
-        let length = 365 + u64::from(is_leap(year));
-        if day < length {
-            break;
-        }
-        day -= length;
+fn date(day: u64) -> (u64, u64, u64) {
+    let mut year = 1970 + day / 366;
+    while days(year + 1, 1, 1) <= day {
         year += 1;
     }
-    let mut month = 1;
-    for length in lengths(year) {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    (year, month, day + 1)
-}
-
-fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-/// The days of a year's months.
-fn lengths(year: u64) -> [u64; 12] {
-    let february = 28 + u64::from(is_leap(year));
-    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+    let months = (2..=12).take_while(|&month| days(year, month, 1) <= day);
+    let month = months.last().unwrap_or(1);
+    (year, month, day - days(year, month, 1) + 1)
 }
 
 #[cfg(test)]

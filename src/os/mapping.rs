@@ -5,6 +5,7 @@
 use crate::calls;
 use crate::errno::{Errno, KeptErrno};
 use crate::system_call::silent_system_call;
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
@@ -71,9 +72,15 @@ impl Mapping {
         let wish = std::ptr::without_provenance_mut(wish);
         // SAFETY: without MAP_FIXED the kernel picks addresses that nothing uses.
         let start = unsafe { libc::mmap(wish, bytes, access, kind | libc::MAP_ANONYMOUS, -1, 0) };
-        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
-        start.map(|start| Mapping {
-            start,
+        Mapping::made(start, bytes, is_open)
+    }
+
+    /// What mmap(2) has made; `None` if it has failed.
+    #[cfg(not(miri))]
+    fn made(start: *mut c_void, bytes: usize, is_open: bool) -> Option<Mapping> {
+        let made = Some(start).filter(|&start| start != libc::MAP_FAILED);
+        Some(Mapping {
+            start: NonNull::new(made?.cast())?,
             bytes,
             is_open,
         })
@@ -271,11 +278,10 @@ pub fn lock(start: *mut u8, bytes: usize, is_wanted: bool) -> Result<(), Errno> 
 /// # Safety
 /// `size` bytes at `start` are the caller's own, private anonymous memory.
 pub unsafe fn give_pages_back(start: *mut u8, size: usize) -> Option<Range<usize>> {
-    let page = page_size() as usize;
-    let first = start.align_offset(page).min(size);
-    let whole = (size - first) & !(page - 1);
+    let (first, whole) = whole_pages(start, size);
     // SAFETY: the caller's duty.
-    let result = unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_DONTNEED) };
+    let result = unsafe { libc::madvise(first.cast(), whole, libc::MADV_DONTNEED) };
+    let first = (first.addr() - start.addr()).min(size);
     (result == 0).then_some(first..first + whole)
 }
 
@@ -482,13 +488,7 @@ impl Shared<AtomicU64> {
                 0,
             )
         };
-        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
-        let mapping = start.map(|start| Mapping {
-            start,
-            bytes,
-            is_open: true,
-        });
-        Mapped::of(mapping, length)
+        Mapped::of(Mapping::made(start, bytes, true), length)
             .map(Shared)
             .ok_or_else(Errno::last)
     }

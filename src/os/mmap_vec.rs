@@ -38,16 +38,7 @@ impl<T: Copy> MmapVec<T> {
 
     /// Appends an item; false, and it is lost, if the kernel has no memory for more.
     pub fn push(&mut self, item: T) -> bool {
-        let capacity = self.capacity();
-        if self.length == capacity && !self.grow((2 * capacity).max(FIRST / size_of::<T>())) {
-            return false;
-        }
-        let Some(memory) = &mut self.memory else {
-            return false;
-        };
-        memory[self.length].write(item);
-        self.length += 1;
-        true
+        self.extend(&[item])
     }
 
     /// Appends items; false, and all are lost, if the kernel has no memory for them.

@@ -4,6 +4,7 @@
 use crate::errno::Errno;
 use crate::file;
 pub use crate::format::format_into;
+use crate::terminal_text::leading_text;
 use std::ffi::{CStr, c_char};
 
 /// Whether a path template holds `%p`.
@@ -18,74 +19,75 @@ pub fn names_process(template: &[u8]) -> bool {
 }
 
 /// A path of at most `PATH_MAX` bytes, with its zero byte.
+#[derive(Clone)]
 pub struct PathBuffer {
     bytes: [u8; libc::PATH_MAX as usize],
+    /// From there on all bytes are zero.
+    length: usize,
 }
 
 impl PathBuffer {
+    fn empty() -> Self {
+        PathBuffer {
+            bytes: [0; libc::PATH_MAX as usize],
+            length: 0,
+        }
+    }
+
+    /// Appends a piece; `None` if there is no room for it.
+    fn push(&mut self, piece: &[u8]) -> Option<()> {
+        let end = self.length + piece.len();
+        // The last byte stays zero.
+        let room = &mut self.bytes[..libc::PATH_MAX as usize - 1];
+        room.get_mut(self.length..end)?.copy_from_slice(piece);
+        self.length = end;
+        Some(())
+    }
+
+    /// Leaves so many bytes at the start.
+    fn cut(&mut self, length: usize) {
+        self.bytes[length..].fill(0);
+        self.length = length;
+    }
+
     /// Replaces `%p` by `pid` and `%%` by `%`, and appends `suffix`; None if it is too long.
     pub fn expand(template: &[u8], pid: i32, suffix: &[u8]) -> Option<Self> {
         let mut digits = [0u8; 12];
         let digits = format_into(&mut digits, format_args!("{pid}"));
-        let mut path = PathBuffer {
-            bytes: [0; libc::PATH_MAX as usize],
-        };
-        let mut length = 0;
-        let mut push = |piece: &[u8]| {
-            let end = length + piece.len();
-            // The last byte stays zero.
-            if end >= path.bytes.len() {
-                return None;
-            }
-            path.bytes[length..end].copy_from_slice(piece);
-            length = end;
-            Some(())
-        };
+        let mut path = PathBuffer::empty();
         let mut rest = template;
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            match (byte, after.first()) {
-                (b'%', Some(b'p')) => {
-                    push(digits)?;
-                    rest = &after[1..];
-                }
-                (b'%', Some(b'%')) => {
-                    push(b"%")?;
-                    rest = &after[1..];
-                }
-                _ => push(&[byte])?,
-            }
+        while !rest.is_empty() {
+            let (piece, length) = match rest {
+                [b'%', b'p', ..] => (digits, 2),
+                [b'%', b'%', ..] => (&b"%"[..], 2),
+                _ => (&rest[..1], 1),
+            };
+            path.push(piece)?;
+            rest = &rest[length..];
         }
-        push(suffix)?;
+        path.push(suffix)?;
         Some(path)
     }
 
     /// A path as it stands; `None` if it is too long or holds a zero byte.
     pub fn of(path: &[u8]) -> Option<Self> {
-        let mut buffer = PathBuffer {
-            bytes: [0; libc::PATH_MAX as usize],
-        };
-        let place = buffer.bytes[..libc::PATH_MAX as usize - 1].get_mut(..path.len())?;
-        place.copy_from_slice(path);
+        let mut buffer = PathBuffer::empty();
+        buffer.push(path)?;
         (!path.contains(&0)).then_some(buffer)
     }
 
     /// This path with something behind it; `None` if it is too long.
     pub fn with(&self, suffix: &[u8]) -> Option<Self> {
-        let length = self.as_bytes().len();
-        let mut path = PathBuffer { bytes: self.bytes };
-        // The last byte stays zero.
-        let room = &mut path.bytes[length..libc::PATH_MAX as usize - 1];
-        room.get_mut(..suffix.len())?.copy_from_slice(suffix);
+        let mut path = self.clone();
+        path.push(suffix)?;
         Some(path)
     }
 
     /// The directory of an absolute path.
     pub fn folder(&self) -> Self {
-        let path = self.as_bytes();
-        let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        let mut folder = PathBuffer { bytes: self.bytes };
-        folder.bytes[end.max(1)..].fill(0);
+        let slash = self.as_bytes().iter().rposition(|&byte| byte == b'/');
+        let mut folder = self.clone();
+        folder.cut(slash.unwrap_or(0).max(1));
         folder
     }
 
@@ -94,29 +96,21 @@ impl PathBuffer {
     pub fn follow(&mut self) -> Result<(), Errno> {
         let mut link = [0u8; libc::PATH_MAX as usize];
         let link = file::read_link(self.as_c_str(), &mut link)?;
+        let slash = self.as_bytes().iter().rposition(|&byte| byte == b'/');
         let base = match link.starts_with(b"/") {
             true => 0,
-            false => {
-                let path = self.as_bytes();
-                let slash = path.iter().rposition(|&byte| byte == b'/');
-                slash.map_or(0, |slash| slash + 1)
-            }
+            false => slash.map_or(0, |slash| slash + 1),
         };
         if base + link.len() >= self.bytes.len() {
             return Err(Errno(libc::ENAMETOOLONG));
         }
-        self.bytes[base..].fill(0);
-        self.bytes[base..base + link.len()].copy_from_slice(link);
-        Ok(())
+        self.cut(base);
+        self.push(link).ok_or(Errno(libc::ENAMETOOLONG))
     }
 
     /// The path for people; what is not UTF-8 at its end is left out.
     pub fn shown(&self) -> &str {
-        let bytes = self.as_bytes();
-        match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-        }
+        leading_text(self.as_bytes())
     }
 
     /// The path's bytes.

@@ -26,10 +26,8 @@ pub fn items(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> + Clone 
 
 /// Writes an item.
 pub fn written(item: &[u8], separator: u8) -> Vec<u8> {
-    let bytes = item.iter();
-    let doubled =
-        bytes.flat_map(|&byte| std::iter::repeat_n(byte, 1 + usize::from(byte == separator)));
-    doubled.collect()
+    let parts = item.split(|&byte| byte == separator);
+    parts.collect::<Vec<_>>().join(&[separator; 2][..])
 }
 
 /// Reads an item that [`items`] has found. Returns `None` if a separator in it is written once.

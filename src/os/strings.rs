@@ -163,8 +163,7 @@ impl Map {
         let mut places = [0; 11];
         for (place, field) in places.iter_mut().zip(FIELDS) {
             if let Some(index) = field.checked_sub(3) {
-                let text = stat_fields(text).nth(index)?.trim_ascii();
-                *place = str::from_utf8(text).ok()?.parse().ok()?;
+                *place = small_file::number(stat_fields(text).nth(index)?)?;
             }
         }
         // SAFETY: the call asks for the end of the heap alone, since no heap ends at 0.

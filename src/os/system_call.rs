@@ -1,5 +1,5 @@
-//! System calls without libc: no preloaded library, and no function that the executable exports, stands between. And what else
-//! is made by instructions: a call on another stack, and the request to Valgrind.
+//! System calls without libc: no preloaded library, and no function that the executable exports, stands between. And a call on
+//! another stack.
 
 #![allow(unsafe_code)]
 
@@ -190,37 +190,6 @@ pub fn call_on<const N: usize, F: FnMut()>(memory: &mut Stack<N>, work: &mut F) 
         );
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
         compile_error!("a call on another stack is written for x86-64, aarch64 and arm");
-    }
-}
-
-/// Whether the process runs under Valgrind: the request RUNNING_ON_VALGRIND of `valgrind.h`,
-/// four rotations that add up to nothing and an exchange of a register with itself.
-pub fn is_under_valgrind() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        const RUNNING_ON_VALGRIND: usize = 0x1001;
-        let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
-        let mut result = 0usize;
-        // SAFETY: without Valgrind the sequence changes nothing but flags; with it, `result` is
-        // set from the request that rax points at.
-        unsafe {
-            asm!(
-                "rol rdi, 3",
-                "rol rdi, 13",
-                "rol rdi, 61",
-                "rol rdi, 51",
-                "xchg rbx, rbx",
-                in("rax") request.as_ptr(),
-                inout("rdx") result,
-                options(nostack),
-            );
-        }
-        result != 0
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-        preloaded.to_string_lossy().contains("vgpreload")
     }
 }
 

@@ -46,6 +46,12 @@ pub fn plain(text: &str) -> String {
     Plain(text).to_string()
 }
 
+/// The text that bytes begin with: up to the first zero byte, or the first that is none of UTF-8.
+pub fn leading_text(bytes: &[u8]) -> &str {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    text.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
 #[cfg(test)]
 mod tests {
     use super::plain;

@@ -578,7 +578,7 @@ int pyhost_signal_is_due(void)
    While an error passes, CPython makes one for each line of the traceback, and one for the caller of each
    call that ends (take_ownership in Python/frame.c): up to 3.13 the error is lost if that cannot be
    had. Up to 3.10 every call has one from its beginning. */
-int pyhost_is_frame(size_t bytes)
+_Bool pyhost_is_frame(size_t bytes)
 {
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
     frame_t *frame = innermost();
@@ -608,7 +608,7 @@ int pyhost_loses_errors(void)
 }
 
 /* Whether Python is being finalised. */
-int pyhost_is_finalizing(void)
+_Bool pyhost_is_finalizing(void)
 {
 #if PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing();

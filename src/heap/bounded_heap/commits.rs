@@ -239,55 +239,6 @@ mod tests {
         Commits::new(vec![0; blocks].leak(), unused.leak(), limit)
     }
 
-    fn runs(commits: &Commits) -> Vec<(usize, usize)> {
-        commits.runs().map(|run| (run.start, run.end)).collect()
-    }
-
-    #[test]
-    fn a_slice_counts_once_however_often_it_is_committed() {
-        let mut commits = commits(4, 10 * ONE);
-        let added = commits.commit(0..4, false, |_| true).unwrap();
-        assert_eq!((added.bytes, added.all_new), (4 * ONE, true));
-        let added = commits.commit(2..6, false, |_| true).unwrap();
-        assert_eq!((added.bytes, added.all_new), (2 * ONE, false));
-        assert_eq!(commits.commit(0..6, false, |_| true).unwrap().bytes, 0);
-        assert_eq!(commits.committed(), 6 * ONE);
-        assert!(commits.release(0..128, |_| true));
-        assert_eq!(commits.committed(), 0);
-    }
-
-    #[test]
-    fn what_would_pass_the_limit_changes_nothing() {
-        let mut commits = commits(4, 40 * ONE + 100);
-        assert!(commits.commit(30..70, false, |_| true).is_some());
-        assert!(commits.commit(0..1, false, |_| true).is_none());
-        assert!(commits.commit(69..71, false, |_| true).is_none());
-        assert!(commits.commit(30..70, false, |_| true).is_some());
-        assert_eq!(commits.committed(), 40 * ONE);
-        assert_eq!(runs(&commits), [(30, 70)]);
-        assert!(commits.release(40..41, |_| true));
-        assert!(commits.commit(0..1, false, |_| true).is_some());
-        assert!(commits.commit(120..129, false, |_| true).is_none());
-        assert_eq!(runs(&commits), [(0, 1), (30, 40), (41, 70)]);
-    }
-
-    #[test]
-    fn what_does_not_go_stays_committed() {
-        let mut commits = commits(1, 40 * ONE);
-        commits.commit(3..9, false, |_| true).unwrap();
-        assert!(!commits.release(3..9, |_| false));
-        assert_eq!(commits.committed(), 6 * ONE);
-    }
-
-    #[test]
-    fn what_is_not_granted_is_not_counted() {
-        let mut commits = commits(1, 40 * ONE);
-        commits.commit(3..5, false, |_| true).unwrap();
-        assert!(commits.commit(4..9, false, |_| false).is_none());
-        assert_eq!(runs(&commits), [(3, 5)]);
-        assert_eq!(commits.committed(), 2 * ONE);
-    }
-
     #[test]
     fn what_is_unused_of_a_slice_does_not_count() {
         let mut commits = commits(1, 2 * ONE);
@@ -350,14 +301,14 @@ mod tests {
         assert!(!commits.counts_blocks());
     }
 
+    /// The system refuses some of them.
     #[test]
-    fn random_ranges_agree_with_a_set_of_slices() {
+    fn random_commits_and_releases_agree_with_a_set_of_slices() {
+        const LIMIT: u64 = 150 * ONE + 100;
         for whole in [false, true] {
             let mut random = Random(7);
-            let mut commits = commits(8, 150 * ONE);
-            if whole {
-                assert!(commits.count_blocks(|_| true));
-            }
+            let mut commits = commits(8, LIMIT);
+            assert!(!whole || commits.count_blocks(|_| true));
             let mut oracle = [false; 256];
             let weigh = |set: &[bool; 256]| -> u64 {
                 let count = |block: &[bool]| match whole {
@@ -366,22 +317,42 @@ mod tests {
                 };
                 set.chunks(BLOCK_SLICES).map(count).sum()
             };
+            // What the system gives or takes together.
+            let unit = if whole { BLOCK_SLICES } else { 256 };
             for _ in 0..20_000 {
                 let start = random.below(256);
-                let end = (start + 1 + random.below(40)).min(256);
+                let end = start + 1 + random.below(40);
+                let (exists, agrees) = (end <= 256, random.below(8) > 0);
                 let mut after = oracle;
+                let part = &mut after[start..end.min(256)];
                 if random.below(2) == 0 {
-                    after[start..end].fill(true);
-                    let fits = weigh(&after) <= 150 * ONE;
-                    assert_eq!(commits.commit(start..end, false, |_| true).is_some(), fits);
+                    let all_new = !part.contains(&true);
+                    part.fill(true);
+                    let bytes = weigh(&after) - weigh(&oracle);
+                    let fits = exists && agrees && weigh(&after) <= LIMIT;
+                    let added = commits.commit(start..end, false, |_| agrees);
+                    assert_eq!(added, fits.then_some(Added { bytes, all_new }));
                     if fits {
                         oracle = after;
                     }
                 } else {
-                    oracle[start..end].fill(false);
-                    assert!(commits.release(start..end, |_| true));
+                    part.fill(false);
+                    let mut all = exists;
+                    let units = oracle.chunks_mut(unit).zip(after.chunks(unit)).enumerate();
+                    let touched = start / unit..end.div_ceil(unit);
+                    for (_, (old, new)) in units.filter(|(it, _)| exists && touched.contains(it)) {
+                        // A block that counts in full keeps its memory until its last slice goes.
+                        let gone = agrees || whole && new.contains(&true);
+                        if gone {
+                            old.copy_from_slice(new);
+                        }
+                        all &= gone;
+                    }
+                    assert_eq!(commits.release(start..end, |_| agrees), all);
                 }
                 assert_eq!(commits.committed(), weigh(&oracle));
+                let set = (0..256).filter(|&slice| oracle[slice]);
+                assert!(whole || commits.runs().flatten().eq(set));
             }
         }
     }

@@ -23,7 +23,7 @@ mod promises;
 mod size;
 
 pub use backing::{RegionError, lock, use_huge_pages};
-pub use promises::NEED as THREAD_NEED;
+pub use promises::{NEED as THREAD_NEED, take as take_promise};
 pub use size::Size;
 
 use crate::bytes::Exact;
@@ -172,7 +172,7 @@ pub(crate) fn reserve(size: u64) -> bool {
     let taken = unsafe { hand_over(base, range) };
     if !taken {
         // The part that mimalloc has taken stays usable, as the counted part of an unbounded heap.
-        ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 0);
+        ffi::mi_option_set(ffi::PYHOST_DISALLOW_OS_ALLOC, 0);
         STATE.size.store(0, Relaxed);
     }
     taken
@@ -183,12 +183,12 @@ pub(crate) fn reserve(size: u64) -> bool {
 /// # Safety
 /// The range is [`BoundedHeap::base`]'s, and mimalloc has none yet.
 unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
-    ffi::mi_option_set(ffi::OPTION_DISALLOW_OS_ALLOC, 1);
-    ffi::mi_option_set(ffi::OPTION_RESERVE_OS_MEMORY, 0);
-    ffi::mi_option_set(ffi::OPTION_RESERVE_HUGE_OS_PAGES, 0);
-    ffi::mi_option_set(ffi::OPTION_ALLOW_LARGE_OS_PAGES, 0);
-    ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
-    ffi::mi_option_set(ffi::OPTION_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
+    ffi::mi_option_set(ffi::PYHOST_DISALLOW_OS_ALLOC, 1);
+    ffi::mi_option_set(ffi::PYHOST_RESERVE_OS_MEMORY, 0);
+    ffi::mi_option_set(ffi::PYHOST_RESERVE_HUGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::PYHOST_ALLOW_LARGE_OS_PAGES, 0);
+    ffi::mi_option_set(ffi::PYHOST_PAGE_COMMIT_ON_DEMAND, 1);
+    ffi::mi_option_set(ffi::PYHOST_ARENA_MAX_OBJECT_SIZE, (ARENA / 1024) as _);
     (0..range).step_by(ARENA).all(|offset| {
         // SAFETY: the caller's promise; the function has the type that mimalloc calls.
         unsafe {
@@ -322,11 +322,6 @@ pub fn thread_ends() {
     }
 }
 
-/// The calling thread is the one that room was kept for.
-pub fn take_promise(promise: Promise) {
-    promises::take(promise);
-}
-
 /// In a forked child, which has no other threads: nobody waits for room, and the region is not locked
 /// in memory.
 pub fn forked() {
@@ -393,7 +388,7 @@ fn forget(slices: Range<usize>) -> bool {
 fn counts_parts(commits: &Commits) -> bool {
     !STATE.locked.load(Relaxed)
         && !commits.counts_blocks()
-        && ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) == 0
+        && ffi::mi_option_get(ffi::PYHOST_PURGE_DELAY) == 0
 }
 
 /// The entry of a page's slice in the table of what is unused; `None` if the page takes more than a slice.

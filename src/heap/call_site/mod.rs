@@ -10,8 +10,10 @@ pub mod source_line;
 pub use file_names::FileNumber;
 pub use native_stacks::CallsNumber;
 
+use pyhost_os::zeros_are_valid;
 use source_line::SourceLine;
 use std::fmt;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,35 @@ impl CallSite {
         After(words, self.source())
     }
 }
+
+/// A call site that one thread may write while another reads it: its parts need not belong together then.
+pub struct CallSiteCell {
+    line: AtomicU32,
+    calls: AtomicU32,
+    file: AtomicU16,
+    /// Two bytes more for the record that the cell is a part of.
+    pub rest: AtomicU16,
+}
+
+impl CallSiteCell {
+    /// Sets the call site.
+    pub fn set(&self, call_site: CallSite) {
+        self.line.store(call_site.line as u32, Relaxed);
+        self.calls.store(call_site.calls, Relaxed);
+        self.file.store(call_site.file, Relaxed);
+    }
+
+    /// The call site.
+    pub fn get(&self) -> CallSite {
+        CallSite {
+            file: self.file.load(Relaxed),
+            line: self.line.load(Relaxed) as i32,
+            calls: self.calls.load(Relaxed),
+        }
+    }
+}
+
+zeros_are_valid!(CallSiteCell: line, calls, file, rest);
 
 /// See [`CallSite::after`].
 pub struct After<'a>(&'a str, SourceLine);

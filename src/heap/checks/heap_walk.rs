@@ -39,9 +39,9 @@ pub fn walk(account: Account) -> Option<WalkedHeap> {
             live_blocks::visit(closed, heap, &mut count, &mut |_| {});
         }
         guards::visit(|block| {
-            if block.account == account {
+            if block.account() == account {
                 found.blocks += 1;
-                found.bytes += block.charged as u64;
+                found.bytes += block.charged() as u64;
             }
         });
     });

@@ -116,8 +116,8 @@ pub fn visit_since(closed: &Closed, account: Account, visitor: Visitor<'_>, brok
     }
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
-        if block.account == account && block.number > before {
-            visitor(block.start, block.size);
+        if block.account() == account && block.number.load(Relaxed) > before {
+            visitor(block.start(), block.size());
         }
     });
 }
@@ -153,9 +153,9 @@ pub fn visit_before(closed: &Closed, visitor: Visitor<'_>, broken: Broken<'_>) {
     let native = !HEAPS.own[Account::Native as usize].load(Relaxed).is_null();
     let before = GUARDED_BEFORE.load(Relaxed);
     guards::visit(|block| {
-        let is_native = block.account == Account::Native && !native;
-        if block.number <= before || is_native {
-            visitor(block.start, block.size);
+        let is_native = block.account() == Account::Native && !native;
+        if block.number.load(Relaxed) <= before || is_native {
+            visitor(block.start(), block.size());
         }
     });
 }

@@ -8,8 +8,9 @@ use super::resize;
 use crate::checks::guards;
 use crate::host::Request;
 use crate::ledger::Account;
+use crate::mimalloc::ffi::{self, Theap};
+use crate::mimalloc::gate;
 use crate::mimalloc::pages::{give_back_new, live_page};
-use crate::mimalloc::{ffi, gate};
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::tensorflow::region;
 use crate::threads::thread_state::{state, thread_id};
@@ -82,19 +83,16 @@ pub fn allocate_growing(account: Account, size: usize, begins: bool) -> *mut u8 
     allocate_uncounted(account, size, false, addresses)
 }
 
-/// Allocates by mimalloc's own functions; the request is not counted for a sample yet. Unless `addresses` is 0 the block lies at
-/// the start of a free run of so many bytes, if that can be.
-#[cold]
-#[inline(never)]
-fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usize) -> *mut u8 {
-    sampling::look_if_asked(account);
+/// Serves a request by `make`, which gets a theap of the calling thread and whether the block will be a sample, inside the gate. It
+/// gives the block, or null, and its usable bytes.
+#[inline(always)]
+fn serve(
+    account: Account,
+    size: usize,
+    make: impl FnOnce(*mut Theap, bool) -> (*mut u8, usize),
+) -> *mut u8 {
     let state = state();
     let slot = state.slot();
-    if guards::wants(size)
-        && let Some(block) = guards::allocate(account, size, 1)
-    {
-        return block;
-    }
     let inside = gate::enter(slot, thread_id());
     if !admits(slot, account, size) {
         return null_mut();
@@ -102,46 +100,60 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usiz
     let Some((theap, unit)) = sampling::theap(state, account, size, &inside) else {
         return null_mut();
     };
-    let mut usable = 0;
+    let (block, usable) = match theap.is_null() {
+        true => (null_mut(), 0),
+        false => make(theap, unit.is_some()),
+    };
+    // SAFETY: a block that mimalloc has just given, or null, inside the gate.
+    let block = unsafe { given_out(account, book_new(account, block, usable, size)) };
+    if let Some(unit) = unit
+        && !block.is_null()
+    {
+        sampling::take(account, block, usable, size, unit, &inside);
+    }
+    block
+}
+
+/// Allocates by mimalloc's own functions; the request is not counted for a sample yet. Unless `addresses` is 0 the block lies at
+/// the start of a free run of so many bytes, if that can be.
+#[cold]
+#[inline(never)]
+fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usize) -> *mut u8 {
+    sampling::look_if_asked(account);
+    if guards::wants(size)
+        && let Some(block) = guards::allocate(account, size, 1)
+    {
+        return block;
+    }
     let given = match account {
         Account::Native => size.max(LEAST_BLOCK),
         _ => size,
     };
     // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
-    unsafe {
-        let block = if theap.is_null() {
-            null_mut()
-        } else {
-            if retention::is_look_due() {
-                ffi::mi_theap_collect(theap, false);
-                region::give_back_what_is_due();
-            }
-            let pages = (*theap).page_count.get();
-            let mut block = match addresses {
-                0 => pop_from_queue(theap, given, &mut usable),
-                _ => resize::allocate_with_room(theap, given, addresses, &mut usable),
-            };
-            if block.is_null() {
-                block = address_limit::with_a_second_try(|| {
-                    ffi::_mi_theap_malloc_zero(theap, given, false, &mut usable).cast()
-                });
-            }
-            if zero {
-                clear(block, size);
-            }
-            if unit.is_some() && (*theap).page_count.get() != pages {
-                give_back_new(block);
-            }
-            block
-        };
-        let block = given_out(account, book_new(account, block, usable, size));
-        if let Some(unit) = unit
-            && !block.is_null()
-        {
-            sampling::take(account, block, usable, size, unit, &inside);
+    serve(account, size, |theap, is_sample| unsafe {
+        if retention::is_look_due() {
+            ffi::mi_theap_collect(theap, false);
+            region::give_back_what_is_due();
         }
-        block
-    }
+        let pages = (*theap).page_count.get();
+        let mut usable = 0;
+        let mut block = match addresses {
+            0 => pop_from_queue(theap, given, &mut usable),
+            _ => resize::allocate_with_room(theap, given, addresses, &mut usable),
+        };
+        if block.is_null() {
+            block = address_limit::with_a_second_try(|| {
+                ffi::_mi_theap_malloc_zero(theap, given, false, &mut usable).cast()
+            });
+        }
+        if zero {
+            clear(block, size);
+        }
+        if is_sample && (*theap).page_count.get() != pages {
+            give_back_new(block);
+        }
+        (block, usable)
+    })
 }
 
 /// Allocates `size` bytes aligned to `alignment`, a power of two, booked to `account`.
@@ -153,33 +165,14 @@ pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut
     {
         return block;
     }
-    let state = state();
-    let slot = state.slot();
-    let inside = gate::enter(slot, thread_id());
-    if !admits(slot, account, size) {
-        return null_mut();
-    }
-    let Some((theap, unit)) = sampling::theap(state, account, size, &inside) else {
-        return null_mut();
-    };
     let given = size.max(LEAST_BLOCK);
-    // SAFETY: a theap of the calling thread, inside the gate, and the block that it gave.
-    unsafe {
-        let block = match theap.is_null() {
-            true => null_mut(),
-            false => address_limit::with_a_second_try(|| {
-                ffi::mi_theap_malloc_aligned(theap, given, alignment).cast()
-            }),
-        };
-        let usable = live_page(block).map_or(0, |page| page.block_size);
-        let block = given_out(account, book_new(account, block, usable, size));
-        if let Some(unit) = unit
-            && !block.is_null()
-        {
-            sampling::take(account, block, usable, size, unit, &inside);
-        }
-        block
-    }
+    // SAFETY: as above.
+    serve(account, size, |theap, _| unsafe {
+        let block = address_limit::with_a_second_try(|| {
+            ffi::mi_theap_malloc_aligned(theap, given, alignment).cast()
+        });
+        (block, live_page(block).map_or(0, |page| page.block_size))
+    })
 }
 
 /// Counts what the page of a new block uses of the region; false, and the block is free again, if the region has no room for it.

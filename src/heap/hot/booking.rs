@@ -275,8 +275,3 @@ fn release_slow(account: Account, block: *mut u8, bytes: usize) {
     LEDGER.release_slow(slot, account, bytes, &GILS);
     look_at_caps();
 }
-
-/// Counts a request of `account` that another allocator could not meet.
-pub fn count_failure(account: Account) {
-    LEDGER.count_failure(account);
-}

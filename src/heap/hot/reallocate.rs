@@ -85,19 +85,8 @@ unsafe fn reallocate_guarded<const A: usize, const BOOK: bool>(
     pointer: *mut u8,
     size: usize,
 ) -> Reallocated {
-    let Some(before) = guards::size(pointer) else {
-        guards::refuse_if_wrong(pointer, Some(0), "realloc()");
-        return Reallocated::Foreign;
-    };
-    // SAFETY: the caller's duties; both blocks live and are at least that long.
-    unsafe {
-        let moved = allocate::<A, false, BOOK>(size);
-        if !moved.is_null() {
-            std::ptr::copy_nonoverlapping(pointer, moved, size.min(before));
-            guards::free(pointer, Account::ALL[A]);
-        }
-        Reallocated::Block(moved)
-    }
+    // SAFETY: the caller's duties.
+    unsafe { move_block::<A>(pointer, size, || allocate::<A, false, BOOK>(size)) }
 }
 
 /// Resizes a block of whatever kind: it always moves, so that the old address is known to be stale.
@@ -110,21 +99,37 @@ pub unsafe fn reallocate_checked<const A: usize>(pointer: *mut u8, size: usize) 
         Account::Numpy => array_blocks::alignment(),
         _ => NATURAL_ALIGNMENT,
     };
+    let make = || checked_requests::allocate::<A, false>(size, alignment);
+    if pointer.is_null() {
+        return Reallocated::Block(make());
+    }
+    // SAFETY: the caller's duties.
+    unsafe {
+        checked_blocks::look_before_realloc(pointer, account);
+        move_block::<A>(pointer, size, make)
+    }
+}
+
+/// Moves what a block holds to the one that `make` gives, and frees it.
+///
+/// # Safety
+/// As for [`reallocate`].
+unsafe fn move_block<const A: usize>(
+    pointer: *mut u8,
+    size: usize,
+    make: impl FnOnce() -> *mut u8,
+) -> Reallocated {
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
-        if pointer.is_null() {
-            return Reallocated::Block(checked_requests::allocate::<A, false>(size, alignment));
-        }
-        checked_blocks::look_before_realloc(pointer, account);
         let Some(before) = usable_size(pointer) else {
             guards::refuse_if_wrong(pointer, Some(0), "realloc()");
             return Reallocated::Foreign;
         };
-        let moved = checked_requests::allocate::<A, false>(size, alignment);
+        let moved = make();
         if !moved.is_null() {
             std::ptr::copy_nonoverlapping(pointer, moved, before.min(size));
             if !free::<A, true>(pointer) {
-                guards::free(pointer, account);
+                guards::free(pointer, Account::ALL[A]);
             }
         }
         Reallocated::Block(moved)

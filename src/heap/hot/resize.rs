@@ -135,6 +135,7 @@ pub unsafe fn allocate_with_room(
 mod tests {
     use crate::ledger::LEDGER;
     use crate::{NATIVE, Reallocated, allocate, free, reallocate, usable_size};
+    use pyhost_testing::Random;
 
     /// A block of `native` whose bytes are all the same.
     struct Block {
@@ -179,16 +180,6 @@ mod tests {
         }
     }
 
-    /// Numbers below `end`, the same in every run (Knuth's linear congruential generator).
-    fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
-        move |end| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % end
-        }
-    }
-
     fn live() -> i64 {
         crate::slot().live()
     }
@@ -197,16 +188,16 @@ mod tests {
     fn blocks_that_grow_and_shrink_keep_what_they_hold_and_are_booked_to_the_byte() {
         stays_if_the_addresses_behind_it_are_free();
         let work = |seed| {
-            let mut below = numbers(seed);
+            let mut random = Random(seed);
             let before = live();
             let mut blocks: Vec<Block> = (0..6).map(|mark| Block::new(100, mark)).collect();
             for _ in 0..400 {
-                let block = below(blocks.len());
+                let block = random.below(blocks.len());
                 let (bytes, most) = (blocks[block].bytes, 12 << 20);
-                let bytes = match below(8) {
-                    0 => 1 + below(most),
+                let bytes = match random.below(8) {
+                    0 => 1 + random.below(most),
                     1 => bytes / 3 + 1,
-                    2 => bytes + below(100),
+                    2 => bytes + random.below(100),
                     _ => (bytes + bytes / 8 + (64 << 10)).min(most),
                 };
                 blocks[block].resize(bytes);

@@ -8,15 +8,29 @@
 #include "mimalloc/prim.h"
 #include "bitmap.h"
 
+/* The numbers of the options that are set. */
+const int PYHOST_ALLOW_LARGE_OS_PAGES = mi_option_allow_large_os_pages;
+const int PYHOST_ARENA_EAGER_COMMIT = mi_option_arena_eager_commit;
+const int PYHOST_ARENA_MAX_OBJECT_SIZE = mi_option_arena_max_object_size; /* in KiB */
+const int PYHOST_ARENA_RESERVE = mi_option_arena_reserve; /* in KiB */
+const int PYHOST_DISALLOW_OS_ALLOC = mi_option_disallow_os_alloc;
+const int PYHOST_MAX_VABITS = mi_option_max_vabits;
+const int PYHOST_PAGEMAP_COMMIT = mi_option_pagemap_commit;
+const int PYHOST_PAGE_COMMIT_ON_DEMAND = mi_option_page_commit_on_demand;
+const int PYHOST_PAGE_FULL_RETAIN = mi_option_page_full_retain;
+const int PYHOST_PURGE_DELAY = mi_option_purge_delay; /* in milliseconds */
+const int PYHOST_RESERVE_HUGE_OS_PAGES = mi_option_reserve_huge_os_pages;
+const int PYHOST_RESERVE_OS_MEMORY = mi_option_reserve_os_memory; /* in KiB */
+
 /* Called for an entry of a list: its address, and of an arena its bytes, and how many of them at its start are
-   mimalloc's own description of it. */
+   mimalloc's own description of it. Only pyhost_each_used is about a heap that its caller names. */
 typedef void visit_t(void* arg, size_t entry, size_t bytes, size_t own);
 
 /* Is 1 in the mimalloc that patches.rs has changed, and in no other. */
 extern const int pyhost_patched;
 
 /* Tells of each arena. */
-void pyhost_each_arena(visit_t* visit, void* arg) {
+void pyhost_each_arena(mi_heap_t* ignored, visit_t* visit, void* arg) {
   if (!pyhost_patched) return;
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
@@ -30,7 +44,7 @@ void pyhost_each_arena(visit_t* visit, void* arg) {
 }
 
 /* Tells of each thread that has a part of the main heap, by its thread pointer. */
-void pyhost_each_thread(visit_t* visit, void* arg) {
+void pyhost_each_thread(mi_heap_t* ignored, visit_t* visit, void* arg) {
   mi_heap_t* const heap = mi_atomic_load_ptr_acquire(mi_heap_t, &_mi_subproc_main()->heap_main);
   if (heap == NULL) return;
   for (mi_theap_t* theap = heap->theaps; theap != NULL; theap = theap->hnext) {
@@ -41,7 +55,7 @@ void pyhost_each_thread(visit_t* visit, void* arg) {
 
 /* Tells of mimalloc's own blocks in the main heap, as far as it has a list of them: each other heap's
    description, and that heap's part of each arena. */
-void pyhost_each_own_block(visit_t* visit, void* arg) {
+void pyhost_each_own_block(mi_heap_t* ignored, visit_t* visit, void* arg) {
   mi_subproc_t* const subproc = _mi_subproc_main();
   mi_heap_t* const heap_main = mi_atomic_load_ptr_acquire(mi_heap_t, &subproc->heap_main);
   for (mi_heap_t* heap = subproc->heaps; heap != NULL; heap = heap->next) {
@@ -52,6 +66,21 @@ void pyhost_each_own_block(visit_t* visit, void* arg) {
       if (part != NULL) visit(arg, (size_t)part, 0, 0);
     }
   }
+}
+
+/* A visitor and its argument. */
+typedef struct { visit_t* visit; void* arg; } visitor_t;
+
+static bool visit_used(const mi_heap_t* heap, const mi_heap_area_t* area, void* block, size_t size, void* arg) {
+  const visitor_t* const visitor = arg;
+  if (area->block_size > 0 && area->used > 0) visitor->visit(visitor->arg, area->block_size, area->used, 0);
+  return true;
+}
+
+/* Tells of each page of a heap, null for the main one, that has live blocks: their usable bytes, and how many they are. */
+void pyhost_each_used(mi_heap_t* heap, visit_t* visit, void* arg) {
+  visitor_t visitor = { visit, arg };
+  mi_heap_visit_blocks(heap, false, &visit_used, &visitor);
 }
 
 /* The first word of mi_thread_locals_t (threadlocal.c): 0 in the one that every thread begins with. */

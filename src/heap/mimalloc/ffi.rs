@@ -11,7 +11,7 @@ use mimalloc as _;
 use pyhost_os::mapping::Mapping;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::marker::PhantomData;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize};
 
 /// A block on a free list (`mi_block_t`).
@@ -110,27 +110,6 @@ pub struct Heap {
     _opaque: [u8; 0],
 }
 
-/// A page as a heap walk reports it (`mi_heap_area_t`).
-#[repr(C)]
-pub struct HeapArea {
-    pub blocks: *mut c_void,
-    pub reserved: usize,
-    pub committed: usize,
-    pub used: usize,
-    pub block_size: usize,
-    pub full_block_size: usize,
-    pub reserved1: *mut c_void,
-}
-
-/// Called for each area (`block` null) and each live block; returns whether to go on.
-pub type BlockVisitor = unsafe extern "C" fn(
-    heap: *const Heap,
-    area: *const HeapArea,
-    block: *mut c_void,
-    block_size: usize,
-    arg: *mut c_void,
-) -> bool;
-
 /// Asked to commit memory of an arena, or told to give it back; returns whether that was done
 /// (`mi_commit_fun_t`).
 pub type CommitFunction = unsafe extern "C" fn(
@@ -140,31 +119,6 @@ pub type CommitFunction = unsafe extern "C" fn(
     is_zero: *mut bool,
     argument: *mut c_void,
 ) -> bool;
-
-/// `mi_option_arena_eager_commit`.
-pub const OPTION_ARENA_EAGER_COMMIT: c_int = 4;
-/// `mi_option_allow_large_os_pages`.
-pub const OPTION_ALLOW_LARGE_OS_PAGES: c_int = 6;
-/// `mi_option_reserve_huge_os_pages`.
-pub const OPTION_RESERVE_HUGE_OS_PAGES: c_int = 7;
-/// `mi_option_reserve_os_memory`, in KiB.
-pub const OPTION_RESERVE_OS_MEMORY: c_int = 9;
-/// `mi_option_disallow_os_alloc`.
-pub const OPTION_DISALLOW_OS_ALLOC: c_int = 17;
-/// `mi_option_page_commit_on_demand`.
-pub const OPTION_PAGE_COMMIT_ON_DEMAND: c_int = 40;
-/// `mi_option_arena_max_object_size`, in KiB.
-pub const OPTION_ARENA_MAX_OBJECT_SIZE: c_int = 45;
-/// `mi_option_purge_delay`, in milliseconds.
-pub const OPTION_PURGE_DELAY: c_int = 15;
-/// `mi_option_arena_reserve`, in KiB.
-pub const OPTION_ARENA_RESERVE: c_int = 23;
-/// `mi_option_page_full_retain`.
-pub const OPTION_PAGE_FULL_RETAIN: c_int = 36;
-/// `mi_option_max_vabits`.
-pub const OPTION_MAX_VABITS: c_int = 38;
-/// `mi_option_pagemap_commit`.
-pub const OPTION_PAGEMAP_COMMIT: c_int = 39;
 
 /// The largest size with an entry in [`Theap::pages_free_direct`] (`MI_SMALL_SIZE_MAX`).
 pub const SMALL_SIZE_MAX: usize = 128 * size_of::<usize>();
@@ -249,12 +203,6 @@ unsafe extern "C" {
     pub fn _mi_heap_theap_get_peek(heap: *const Heap) -> *mut Theap;
     pub safe fn mi_theap_get_default() -> *mut Theap;
     pub fn mi_theap_collect(theap: *mut Theap, force: bool);
-    pub fn mi_heap_visit_blocks(
-        heap: *mut Heap,
-        visit_blocks: bool,
-        visitor: BlockVisitor,
-        arg: *mut c_void,
-    ) -> bool;
     pub fn _mi_theap_malloc_zero(
         theap: *mut Theap,
         size: usize,
@@ -273,16 +221,24 @@ unsafe extern "C" {
     pub safe static _end: u8;
 
     // Of `sampling::probes`: two zero bytes each, which tracers change alone, and functions that do nothing.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe static otel_memory_alloc_semaphore: AtomicU16;
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe static otel_memory_free_semaphore: AtomicU16;
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe fn pyhost_probe_alloc(block: *mut u8, size: u64, weight: u64);
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub safe fn pyhost_probe_free(block: *mut u8);
 
-    // Of `arenas.c`.
+    // Of `arenas.c`: the numbers of options, and functions.
+    pub safe static PYHOST_ALLOW_LARGE_OS_PAGES: c_int;
+    pub safe static PYHOST_ARENA_EAGER_COMMIT: c_int;
+    pub safe static PYHOST_ARENA_MAX_OBJECT_SIZE: c_int;
+    pub safe static PYHOST_ARENA_RESERVE: c_int;
+    pub safe static PYHOST_DISALLOW_OS_ALLOC: c_int;
+    pub safe static PYHOST_MAX_VABITS: c_int;
+    pub safe static PYHOST_PAGEMAP_COMMIT: c_int;
+    pub safe static PYHOST_PAGE_COMMIT_ON_DEMAND: c_int;
+    pub safe static PYHOST_PAGE_FULL_RETAIN: c_int;
+    pub safe static PYHOST_PURGE_DELAY: c_int;
+    pub safe static PYHOST_RESERVE_HUGE_OS_PAGES: c_int;
+    pub safe static PYHOST_RESERVE_OS_MEMORY: c_int;
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
     pub safe fn pyhost_purge(bytes: usize);
@@ -290,9 +246,10 @@ unsafe extern "C" {
     pub fn pyhost_extend_page(page: *mut Page, size: usize) -> bool;
     pub fn pyhost_shorten_page(page: *mut Page, size: usize, was_used: bool) -> bool;
     pub fn pyhost_adopt_arenas(address: *const c_void, commit: CommitFunction) -> bool;
-    fn pyhost_each_arena(visit: Visit, arg: *mut c_void);
-    fn pyhost_each_own_block(visit: Visit, arg: *mut c_void);
-    fn pyhost_each_thread(visit: Visit, arg: *mut c_void);
+    fn pyhost_each_arena(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_own_block(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_thread(heap: *mut Heap, visit: Visit, arg: *mut c_void);
+    fn pyhost_each_used(heap: *mut Heap, visit: Visit, arg: *mut c_void);
 }
 
 /// Gives mimalloc `size` bytes of a mapping, from its first multiple of `alignment` on, which are open.
@@ -315,43 +272,63 @@ pub fn count_bytes() -> (usize, usize) {
 /// Called for an entry of a list of `arenas.c`: an address or a thread, and of an arena two lengths in bytes.
 type Visit = unsafe extern "C" fn(arg: *mut c_void, entry: usize, bytes: usize, own: usize);
 
-/// A list of mimalloc's that does not change while it is walked.
-pub struct List<'a> {
-    walk: unsafe extern "C" fn(Visit, *mut c_void),
-    closed: PhantomData<&'a Closed>,
+/// Calls `visit` for each entry of a list that does not change meanwhile: it only grows, or the gate is closed.
+fn each(
+    walk: unsafe extern "C" fn(*mut Heap, Visit, *mut c_void),
+    heap: *mut Heap,
+    mut visit: &mut dyn FnMut(usize, usize, usize),
+) {
+    unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
+        // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
+        let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
+        visit(entry, bytes, own);
+    }
+    // SAFETY: the callers' lists do not change. `pass_on` gets what it casts to.
+    unsafe { walk(heap, pass_on, (&raw mut visit).cast()) };
 }
 
-impl<'a> List<'a> {
-    fn of(walk: unsafe extern "C" fn(Visit, *mut c_void)) -> Self {
-        let closed = PhantomData;
-        List { walk, closed }
-    }
+/// Other memory of mimalloc: for future pages, and for its own description of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arena {
+    /// Its first address.
+    pub start: usize,
+    /// Behind its last.
+    pub end: usize,
+    /// Where its description ends, which comes first.
+    pub own_end: usize,
+}
 
-    /// Each arena. The list only grows.
-    pub fn arenas() -> Self {
-        List::of(pyhost_each_arena)
-    }
+/// Calls `visit` for each of mimalloc's arenas, in the order in which they were made. The list only grows.
+pub fn each_arena(mut visit: impl FnMut(Arena)) {
+    each(pyhost_each_arena, null_mut(), &mut |start, bytes, own| {
+        visit(Arena {
+            start,
+            end: start + bytes,
+            own_end: start + own,
+        });
+    });
+}
 
-    /// The thread pointer of each thread with a part of the main heap.
-    pub fn threads(_closed: &'a Closed) -> Self {
-        List::of(pyhost_each_thread)
-    }
+/// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
+pub fn each_thread(_closed: &Closed, mut visit: impl FnMut(usize)) {
+    each(pyhost_each_thread, null_mut(), &mut |thread, _, _| {
+        visit(thread)
+    });
+}
 
-    /// mimalloc's own blocks in the main heap.
-    pub fn own_blocks(_closed: &'a Closed) -> Self {
-        List::of(pyhost_each_own_block)
-    }
+/// Calls `visit` for each of mimalloc's own blocks in the main heap.
+pub fn each_own_block(_closed: &Closed, mut visit: impl FnMut(usize)) {
+    each(pyhost_each_own_block, null_mut(), &mut |block, _, _| {
+        visit(block)
+    });
+}
 
-    /// Calls `visit` for each entry.
-    pub fn each(self, mut visit: &mut dyn FnMut(usize, usize, usize)) {
-        unsafe extern "C" fn pass_on(arg: *mut c_void, entry: usize, bytes: usize, own: usize) {
-            // SAFETY: `arg` is the visitor that `each` passed, on its own stack.
-            let visit = unsafe { &mut *arg.cast::<&mut dyn FnMut(usize, usize, usize)>() };
-            visit(entry, bytes, own);
-        }
-        // SAFETY: the list does not change: it only grows, or the gate is closed. `pass_on` gets what it casts to.
-        unsafe { (self.walk)(pass_on, (&raw mut visit).cast()) };
-    }
+/// Calls `visit` with the usable bytes of the blocks of each page of a heap, null for the main one, that has live ones, and with how
+/// many these are. Only fields of pages are read, which are in memory that stays.
+pub fn each_used(heap: *mut Heap, mut visit: impl FnMut(u64, u64)) {
+    each(pyhost_each_used, heap, &mut |bytes, used, _| {
+        visit(bytes as u64, used as u64)
+    });
 }
 
 #[cfg(test)]

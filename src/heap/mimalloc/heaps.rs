@@ -37,13 +37,6 @@ pub fn is_checked(heap: *mut Heap) -> bool {
         && (HEAPS.checked.iter().any(is_same) || HEAPS.checked_before.iter().any(is_same))
 }
 
-/// The heaps for checked blocks of an account.
-pub fn checked(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let heaps =
-        [&HEAPS.checked, &HEAPS.checked_before].map(|heaps| heaps[account as usize].load(Acquire));
-    heaps.into_iter().filter(|heap| !heap.is_null())
-}
-
 /// Whether an account has a heap of before the mark.
 pub fn is_marked(account: Account) -> bool {
     let [own, before] =
@@ -60,34 +53,26 @@ pub fn is_sampled(heap: *mut Heap, account: Account) -> bool {
     !heap.is_null() && (heap == sampled || heap == before)
 }
 
-/// The heaps for sampled blocks of an account.
-pub fn sampled(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let heaps =
-        [&HEAPS.sampled, &HEAPS.sampled_before].map(|heaps| heaps[account as usize].load(Acquire));
-    heaps.into_iter().filter(|heap| !heap.is_null())
-}
-
-/// The heaps of an account that are not its own.
-fn others(account: Account) -> [*mut Heap; 5] {
-    [
+/// The heaps of an account that are not its own: of before the mark, for samples, and for checked blocks.
+pub fn others(account: Account) -> impl Iterator<Item = *mut Heap> {
+    let others = [
         &HEAPS.before,
         &HEAPS.sampled,
         &HEAPS.sampled_before,
         &HEAPS.checked,
         &HEAPS.checked_before,
-    ]
-    .map(|heaps| heaps[account as usize].load(Relaxed))
+    ];
+    let heaps = others.map(|heaps| heaps[account as usize].load(Acquire));
+    heaps.into_iter().filter(|heap| !heap.is_null())
 }
 
 /// All heaps of an account, the main heap as null.
 pub fn all_of(account: Account) -> impl Iterator<Item = *mut Heap> {
-    let others = others(account);
     let own = HEAPS.own[account as usize].load(Relaxed);
     let main = account == Account::Native && !own.is_null();
-    let others = others.into_iter().filter(|heap| !heap.is_null());
     std::iter::once(own)
         .chain(main.then_some(null_mut()))
-        .chain(others)
+        .chain(others(account))
 }
 
 /// The heap of an account for what counts as older than the mark.
@@ -103,5 +88,5 @@ pub fn heap_before(account: Account) -> *mut Heap {
 #[cold]
 pub fn account_of_other(heap: *mut Heap) -> Option<Account> {
     let mut all = REPORTED.iter().copied();
-    all.find(|&account| others(account).contains(&heap))
+    all.find(|&account| others(account).any(|it| it == heap))
 }

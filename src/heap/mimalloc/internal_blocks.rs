@@ -7,7 +7,7 @@
 
 use crate::alone;
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Heap, List};
+use crate::mimalloc::ffi::{self, Heap};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::pages;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -92,13 +92,12 @@ pub fn thread_ends() {
 
 /// Calls `visit` for each of mimalloc's own blocks: its usable bytes, and whether it has a page to itself.
 pub fn each(closed: &Closed, mut visit: impl FnMut(u64, bool)) {
-    let mut of_list = |block, _, _| {
+    ffi::each_own_block(closed, |block| {
         let page = pages::holding(closed, block);
         if let Some(page) = page.filter(|page| page.account == Account::Native) {
             visit(page.block_bytes, page.reserved_blocks == 1);
         }
-    };
-    List::own_blocks(closed).each(&mut of_list);
+    });
     let bitmap = STATE.bitmap.load(Relaxed);
     if bitmap != 0 {
         visit(bitmap as u64, false);

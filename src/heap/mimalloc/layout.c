@@ -53,17 +53,6 @@ _Static_assert(MI_PADDING_SIZE == 0, "no padding behind blocks: block_size is th
 #if MI_ENCODE_FREELIST
 #error "plain free lists are expected"
 #endif
-_Static_assert(mi_option_pagemap_commit == 39, "the number of the page-map option");
-_Static_assert(mi_option_max_vabits == 38, "the number of the address-width option");
-_Static_assert(mi_option_purge_delay == 15, "the number of the purge option");
-_Static_assert(mi_option_arena_reserve == 23, "the number of the reserve option");
-_Static_assert(mi_option_page_full_retain == 36, "the number of the retain option");
-_Static_assert(mi_option_allow_large_os_pages == 6, "the number of the large-page option");
-_Static_assert(mi_option_reserve_huge_os_pages == 7, "the number of the huge-page option");
-_Static_assert(mi_option_reserve_os_memory == 9, "the number of the reservation option");
-_Static_assert(mi_option_disallow_os_alloc == 17, "the number of the option against the system");
-_Static_assert(mi_option_page_commit_on_demand == 40, "the number of the demand option");
-_Static_assert(mi_option_arena_max_object_size == 45, "the number of the largest-object option");
 _Static_assert(MI_PAGE_MIN_COMMIT_SIZE == MI_ARENA_SLICE_SIZE, "commits within a page, likewise");
 _Static_assert(MI_ARENA_MIN_SIZE == OF(512, 256) * MI_ARENA_SLICE_SIZE, "the unit of arenas");
 #if defined(__arm__) && !MI_USE_BUILTIN_THREAD_POINTER

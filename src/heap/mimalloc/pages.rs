@@ -10,14 +10,14 @@
 #![allow(unsafe_code)]
 
 use crate::ledger::Account;
-use crate::mimalloc::ffi::{self, Block, Heap, HeapArea, List, Page, PageMap, Submap};
+use crate::mimalloc::ffi::{self, Block, Heap, Page, PageMap, Submap};
+pub use crate::mimalloc::ffi::{Arena, each_arena, each_thread};
 use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
 use crate::threads::thread_state::thread_id;
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::give_pages_back;
 use pyhost_os::process::read_memory;
-use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
@@ -295,26 +295,10 @@ pub(crate) fn each_page(closed: &Closed, mut visit: impl FnMut(&Page)) {
 
 /// Calls `visit` for each page of an account that has live blocks, with their usable bytes and how many it has. Without the
 /// gate: a page that another thread frees blocks of may have a few too many.
-pub(crate) fn each_used(account: Account, mut visit: &mut dyn FnMut(u64, u64)) {
-    unsafe extern "C" fn pass_on(
-        _heap: *const Heap,
-        area: *const HeapArea,
-        _block: *mut c_void,
-        _size: usize,
-        arg: *mut c_void,
-    ) -> bool {
-        // SAFETY: mimalloc passes a structure of its own; `arg` is the visitor that was passed below.
-        let (area, visit) = unsafe { (&*area, &mut *arg.cast::<&mut dyn FnMut(u64, u64)>()) };
-        if area.block_size > 0 && area.used > 0 {
-            visit(area.block_size as u64, area.used as u64);
-        }
-        true
-    }
+pub(crate) fn each_used(account: Account, mut visit: impl FnMut(u64, u64)) {
     let own = |heap: &*mut Heap| account == Account::Native || !heap.is_null();
     for heap in heaps::all_of(account).filter(own) {
-        // SAFETY: a heap that is never deleted, or null for the main heap; without a visit of
-        // blocks only fields of pages are read, which are in memory that stays.
-        unsafe { ffi::mi_heap_visit_blocks(heap, false, pass_on, (&raw mut visit).cast()) };
+        ffi::each_used(heap, &mut visit);
     }
 }
 
@@ -430,35 +414,7 @@ fn count_freed_elsewhere(page: &Page, used: u64, area: Range<usize>) -> u64 {
     count
 }
 
-/// Other memory of mimalloc: for future pages, and for its own description of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Arena {
-    /// Its first address.
-    pub start: usize,
-    /// Behind its last.
-    pub end: usize,
-    /// Where its description ends, which comes first.
-    pub own_end: usize,
-}
-
-/// Calls `visit` for each of mimalloc's arenas, in the order in which they were made.
-pub fn each_arena(mut visit: impl FnMut(Arena)) {
-    let mut arena = |start, bytes, own| {
-        visit(Arena {
-            start,
-            end: start + bytes,
-            own_end: start + own,
-        })
-    };
-    List::arenas().each(&mut arena);
-}
-
 /// Whether the slice at `address` holds mimalloc's descriptions of threads.
 pub fn is_description(address: usize) -> bool {
     ffi::_mi_meta_is_meta_page(std::ptr::without_provenance_mut(address & !(SLICE - 1)))
-}
-
-/// Calls `visit` with the thread pointer of each thread that has ever allocated and is not gone.
-pub fn each_thread(closed: &Closed, mut visit: impl FnMut(usize)) {
-    List::threads(closed).each(&mut |thread, _, _| visit(thread));
 }

@@ -12,6 +12,7 @@
 //! no sample.
 
 mod other_blocks;
+#[cfg_attr(target_arch = "arm", path = "no_probes.rs")]
 mod probes;
 mod units;
 
@@ -36,7 +37,6 @@ pub use pyhost_sampler::{
     Call, FrameView, HOSTS_FILE, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum,
     Thread, UnitFigures, UnitNumber, View,
 };
-use std::ops::{Deref, DerefMut};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fe
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
 pub(crate) use units::may_grow;
-pub use units::{add_unit, begin_units, exhausted, figures_of, note_error, release_unit, set_open};
+pub use units::{begin_units, exhausted, note_error, release_unit, with_units};
 
 struct Recorder {
     /// Those of the lines; None if no lines were asked for.
@@ -82,26 +82,19 @@ pyhost_os::state! {
     }
 }
 
-/// The start of the draws.
-#[derive(Clone, Copy, Debug)]
-pub enum Seed {
-    /// The draws repeat themselves from run to run, in forked children too.
-    Repeatable(u64),
-    /// They do not.
-    Any(u64),
-}
-
-/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. After
-/// [`crate::start`]; not in a signal handler. False once the script has ended.
-pub fn start(interval: u64, seed: Seed) -> bool {
+/// Begins to sample one of every `interval` allocated bytes in the mean, anew; 1 has every block sampled. With a `seed` the draws
+/// repeat themselves from run to run, in forked children too. After [`crate::start`]; not in a signal handler. False once the
+/// script has ended.
+pub fn start(interval: u64, seed: Option<u64>) -> bool {
     if STATE.is_over.load(Relaxed) {
         return false;
     }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
-    let Some(mut held) = hold(&inside) else {
+    let Some(mut holding) = hold(&inside) else {
         return false;
     };
+    let held = &mut holding.0;
     // Those of the former samples: none of them are looked for again. Before the first ones the pages are untouched.
     if STATE.generation.load(Relaxed) != 0 && !has_units() {
         ELSEWHERE.iter().for_each(|count| count.store(0, Relaxed));
@@ -112,18 +105,11 @@ pub fn start(interval: u64, seed: Seed) -> bool {
     if let Some(renew) = STATE.renew.get() {
         samples.publish_by(*renew);
     }
-    let names = Names::new(held.as_ref().map(|former| &former.names));
-    let (Seed::Repeatable(number) | Seed::Any(number)) = seed;
-    *held = Some(Recorder {
-        samples: Some(samples),
-        units: held.take().map_or(Units::none(), |former| former.units),
-        chance: Chance::new(number),
-        is_repeatable: matches!(seed, Seed::Repeatable(_)),
-        names,
-    });
+    let former = held.take();
+    **held = Some(Recorder::new(Some(samples), former, seed));
     STATE.line_interval.store(interval, Relaxed);
     STATE.has_lines.store(true, Relaxed);
-    begin(state, held, &inside);
+    begin(state, holding, &inside);
     true
 }
 
@@ -132,12 +118,12 @@ fn next_generation() -> u32 {
 }
 
 /// Has all threads draw anew.
-fn begin(state: &ThreadState, held: Holding, inside: &Inside<'_>) {
+fn begin(state: &ThreadState, holding: Holding, inside: &Inside<'_>) {
     let of_units = STATE.unit_interval.load(Relaxed);
     let interval = STATE.line_interval.load(Relaxed).min(of_units);
     STATE.interval.store(interval, Relaxed);
     STATE.generation.store(next_generation(), Release);
-    drop(held);
+    drop(holding);
     STATE.on.store(true, Release);
     switch(state, inside);
     // Every other thread takes a slow path soon, where it begins to count.
@@ -209,12 +195,10 @@ pub fn end() {
 pub fn forget() {
     end();
     let inside = gate::enter(state().slot(), thread_id());
-    if let Some(mut held) = hold(&inside)
-        && let Some(recorder) = held.as_mut()
-    {
+    with_recorder(&inside, |recorder| {
         recorder.samples = None;
         STATE.has_lines.store(false, Relaxed);
-    }
+    });
 }
 
 /// A fork is on its way: the child's draws differ from its parent's and its siblings'.
@@ -249,8 +233,7 @@ pub(crate) fn forked(child: &Child) {
 pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     // Inside the gate, so that what `work` allocates never waits for a thread that waits for the lock.
     let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    held.as_mut()?.samples.as_mut().map(work)
+    with_recorder(&inside, |recorder| recorder.samples.as_mut().map(work))?
 }
 
 /// [`with`] in a signal handler, or inside the allocator: `None` also if what it has interrupted has the samples, or another
@@ -258,8 +241,8 @@ pub fn with<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
 pub fn with_in_handler<T>(work: impl FnOnce(&mut Samples) -> T) -> Option<T> {
     const LONGEST: u64 = 1_000_000_000;
     let until = clock::monotonic() + LONGEST;
-    let mut held = wait(|| clock::monotonic() > until)?;
-    held.as_mut()?.samples.as_mut().map(work)
+    let mut holding = wait(|| clock::monotonic() > until)?;
+    holding.0.as_mut()?.samples.as_mut().map(work)
 }
 
 /// Whether there are samples, though they may be out of reach at this moment.
@@ -298,29 +281,18 @@ fn deliver() {
 }
 
 /// The lock. The fields are dropped in their order.
-struct Holding {
-    held: Held<'static, Option<Recorder>>,
-    _delivery: Delivery,
-}
-
-impl Deref for Holding {
-    type Target = Option<Recorder>;
-
-    fn deref(&self) -> &Option<Recorder> {
-        &self.held
-    }
-}
-
-impl DerefMut for Holding {
-    fn deref_mut(&mut self) -> &mut Option<Recorder> {
-        &mut self.held
-    }
-}
+struct Holding(Held<'static, Option<Recorder>>, Delivery);
 
 /// Waits for the lock. None if the calling thread has it: in a signal handler, or as the reader of a report.
 #[inline]
 fn hold(_inside: &Inside<'_>) -> Option<Holding> {
     wait(|| false)
+}
+
+/// Calls `work` with what is recorded; None if nothing is yet, or the calling thread has the lock.
+#[inline]
+fn with_recorder<T>(inside: &Inside<'_>, work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
+    hold(inside)?.0.as_mut().map(work)
 }
 
 /// Waits for the lock until `gives_up`. None if the calling thread has it.
@@ -330,10 +302,7 @@ fn wait(gives_up: impl Fn() -> bool) -> Option<Holding> {
     let mut turns = 0;
     while !STATE.recorder.is_held_by(own) {
         if let Some(held) = STATE.recorder.try_hold_for(own) {
-            return Some(Holding {
-                held,
-                _delivery: Delivery,
-            });
+            return Some(Holding(held, Delivery));
         }
         if turns > 0 && gives_up() {
             break;
@@ -430,7 +399,7 @@ pub(crate) fn theap(
             if !theap.is_null() {
                 return Some((theap, Some(unit)));
             }
-            drop_sample(inside);
+            with_recorder(inside, |it| it.samples.as_mut().map(Samples::count_dropped));
         }
     }
     Some((state.theap(account), None))
@@ -459,10 +428,8 @@ fn switch(state: &ThreadState, inside: &Inside<'_>) {
 }
 
 fn draw(inside: &Inside<'_>) -> Option<i64> {
-    let mut held = hold(inside)?;
     let interval = STATE.interval.load(Relaxed);
-    held.as_mut()
-        .map(|recorder| recorder.chance.distance(interval))
+    with_recorder(inside, |recorder| recorder.chance.distance(interval))
 }
 
 /// Whether a request is a sample in any case, and stands for itself alone: so is a large one while units have samples.
@@ -500,15 +467,6 @@ fn draws_again(state: &ThreadState, inside: &Inside<'_>) -> bool {
     let left = draw(inside);
     state.left.set(left.unwrap_or(0));
     left.is_some()
-}
-
-fn drop_sample(inside: &Inside<'_>) {
-    if let Some(mut held) = hold(inside)
-        && let Some(recorder) = held.as_mut()
-        && let Some(samples) = recorder.samples.as_mut()
-    {
-        samples.count_dropped();
-    }
 }
 
 /// The heap of an account's samples, made for its first one: many programs have none of arrays, or of libraries. Null if
@@ -562,38 +520,46 @@ pub(crate) fn take(
             walk(take);
         }
     };
-    let Some(mut held) = hold(inside) else {
-        return Added::Not;
-    };
-    let Some(recorder) = held.as_mut() else {
-        return Added::Not;
-    };
-    let of_unit = recorder.units.allocated(unit, block.addr(), drawn);
-    let Some(weight) = recorder.weight_of_line(bytes, counted, drawn) else {
-        return added_to_both(Added::Not, of_unit);
-    };
-    let Recorder { samples, names, .. } = recorder;
-    let added = samples.as_mut().map_or(Added::Not, |samples| {
-        let moment = clock::monotonic_coarse();
-        let thread = names.number(&state().named, samples, samples.time().tick(moment));
-        let allocation = Allocation {
-            address: block.addr(),
-            account: account as u8,
-            thread,
-            moment,
-            weight,
-        };
-        samples.add(allocation, &mut walk, heights(account))
+    let recorded = with_recorder(inside, |recorder| {
+        let of_unit = recorder.units.allocated(unit, block.addr(), drawn);
+        let weight = recorder.weight_of_line(bytes, counted, drawn);
+        let Recorder { samples, names, .. } = recorder;
+        let of_line = samples.as_mut().zip(weight).map(|(samples, weight)| {
+            let moment = clock::monotonic_coarse();
+            let thread = names.number(&state().named, samples, samples.time().tick(moment));
+            let allocation = Allocation {
+                address: block.addr(),
+                account: account as u8,
+                thread,
+                moment,
+                weight,
+            };
+            let added = samples.add(allocation, &mut walk, heights(account));
+            (added, weight.bytes)
+        });
+        (of_line, of_unit)
     });
-    drop(held);
+    let (of_line, of_unit) = recorded.unwrap_or_default();
+    let (added, weight) = of_line.unwrap_or((Added::Not, 0.0));
     // One that is not kept has no end either.
     if added != Added::Not && has_probes(account) {
-        probes::allocated(block, size, weight.bytes);
+        probes::allocated(block, size, weight);
     }
     added_to_both(added, of_unit)
 }
 
 impl Recorder {
+    fn new(samples: Option<Samples>, former: Option<Recorder>, seed: Option<u64>) -> Self {
+        let any = clock::monotonic() ^ (process::id() as u64) << 40;
+        Recorder {
+            samples,
+            names: Names::new(former.as_ref().map(|former| &former.names)),
+            units: former.map_or(Units::none(), |former| former.units),
+            chance: Chance::new(seed.unwrap_or(any)),
+            is_repeatable: seed.is_some(),
+        }
+    }
+
     /// The weight of a sample of the lines. None if it is one of units alone: of those that are drawn by their interval, lines take so many
     /// as their own would have given.
     fn weight_of_line(&mut self, bytes: usize, counted: usize, drawn: Weight) -> Option<Weight> {
@@ -642,12 +608,8 @@ pub fn restart_peaks() {
     });
 }
 
-/// The view of growth is compared with this moment.
-pub fn mark() {
-    with(Samples::mark);
-}
-
-/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own.
+/// Begins to note which lines grow in a block of code, for the highest moment of its scope. `number` is the block's own. See
+/// [`Samples::end_span`].
 pub fn begin_span(number: u64, scope: Scope) {
     if !is_on() {
         return;
@@ -660,23 +622,9 @@ pub fn begin_span(number: u64, scope: Scope) {
     with(|samples| samples.begin_span(number, account.map(|account| account as u8), heights));
 }
 
-/// Keeps what has grown in the block up to now. The lines are there until [`forget_span`].
-pub fn end_span(number: u64) {
-    with(|samples| samples.end_span(number));
-}
-
-/// Gives the memory for a block back.
-pub fn forget_span(number: u64) {
-    with(|samples| samples.forget_span(number));
-}
-
 /// Takes out a block of `account` that is about to be freed; false if it is no sample.
 fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
-    let Some(mut held) = hold(inside) else {
-        return false;
-    };
-    let removed = held.as_mut().map(|recorder| recorder.remove(block));
-    drop(held);
+    let removed = with_recorder(inside, |recorder| recorder.remove(block));
     let (of_line, of_unit) = removed.unwrap_or_default();
     if of_line && has_probes(account) {
         probes::freed(block);
@@ -743,10 +691,8 @@ pub(super) fn stayed(
 /// Calls `visit` with the addresses of each mapping that the samples lie in.
 pub fn each_mapping(mut visit: impl FnMut(std::ops::Range<usize>)) {
     let inside = gate::enter(state().slot(), thread_id());
-    if let Some(held) = hold(&inside)
-        && let Some(Recorder { samples, units, .. }) = held.as_ref()
-    {
+    with_recorder(&inside, |Recorder { samples, units, .. }| {
         let of_lines = samples.iter().flat_map(Samples::addresses);
         of_lines.chain(units.addresses()).for_each(&mut visit);
-    }
+    });
 }

@@ -2,8 +2,8 @@
 
 use super::gate::Inside;
 use super::{
-    Recorder, STATE, added_to_both, counted, drawn, gate, generation, has_probes, hold, is_due,
-    is_on, probes, remove, state, switch, take, thread_id, units,
+    Recorder, STATE, added_to_both, counted, drawn, gate, generation, has_probes, is_due, is_on,
+    probes, remove, state, switch, take, thread_id, units, with_recorder,
 };
 use crate::ledger::Account;
 use pyhost_sampler::{Added, TakenOut, UnitSample, Weight};
@@ -87,25 +87,21 @@ pub fn take_out(account: Account, block: *mut u8) -> Option<Taken> {
         return None;
     }
     let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    let Recorder { samples, units, .. } = held.as_mut()?;
-    let samples = samples.as_mut();
-    let of_line = samples.and_then(|samples| samples.take_out(block.addr()));
-    let of_unit = units.take_out(block.addr());
-    let generation = STATE.generation.load(Relaxed);
-    drop(held);
-    if of_line.is_some() && has_probes(account) {
+    let taken = with_recorder(&inside, |Recorder { samples, units, .. }| Taken {
+        of_line: samples
+            .as_mut()
+            .and_then(|samples| samples.take_out(block.addr())),
+        of_unit: units.take_out(block.addr()),
+        generation: STATE.generation.load(Relaxed),
+    })?;
+    if taken.of_line.is_some() && has_probes(account) {
         probes::freed(block);
     }
-    if of_line.is_none() && of_unit.is_none() {
+    if taken.of_line.is_none() && taken.of_unit.is_none() {
         return None;
     }
     elsewhere(block).fetch_sub(1, Relaxed);
-    Some(Taken {
-        of_line,
-        of_unit,
-        generation,
-    })
+    Some(taken)
 }
 
 /// Puts back what [`take_out`] took.
@@ -131,37 +127,29 @@ fn put_back_grown(
     growth: usize,
     inside: &Inside<'_>,
 ) -> bool {
-    let Some(mut held) = hold(inside) else {
-        return false;
-    };
-    let Some(recorder) = held.as_mut() else {
-        return false;
-    };
-    let (mut of_units, mut of_lines) = (Weight::NONE, Weight::NONE);
-    if growth > 0 {
-        let counted = counted(growth) as usize;
-        let drawn = drawn(growth, counted);
-        of_units = drawn.without_block();
-        let weight = recorder.weight_of_line(growth, counted, drawn);
-        of_lines = weight.unwrap_or(Weight::NONE).without_block();
-    }
-    let address = block.addr();
-    // The site is one of those samples.
-    let is_same = taken.generation == STATE.generation.load(Relaxed);
-    let samples = recorder.samples.as_mut().filter(|_| is_same);
-    let of_line = samples.zip(taken.of_line);
-    let of_line =
-        of_line.map(|(samples, sample)| samples.put_back(address, sample, share, of_lines));
-    let units = &mut recorder.units;
-    let of_unit = taken
-        .of_unit
-        .and_then(|sample| units.put_back(address, sample, share, of_units));
-    drop(held);
-    let added = added_to_both(of_line.unwrap_or(Added::Not), of_unit);
-    if added == Added::New {
+    let added = with_recorder(inside, |recorder| {
+        let (mut of_units, mut of_lines) = (Weight::NONE, Weight::NONE);
+        if growth > 0 {
+            let counted = counted(growth) as usize;
+            let drawn = drawn(growth, counted);
+            of_units = drawn.without_block();
+            let weight = recorder.weight_of_line(growth, counted, drawn);
+            of_lines = weight.unwrap_or(Weight::NONE).without_block();
+        }
+        let (address, Recorder { samples, units, .. }) = (block.addr(), recorder);
+        // The site is one of those samples.
+        let is_same = taken.generation == STATE.generation.load(Relaxed);
+        let samples = samples.as_mut().filter(|_| is_same).zip(taken.of_line);
+        let of_line =
+            samples.map(|(samples, sample)| samples.put_back(address, sample, share, of_lines));
+        let of_unit = taken.of_unit;
+        let of_unit = of_unit.and_then(|it| units.put_back(address, it, share, of_units));
+        added_to_both(of_line.unwrap_or(Added::Not), of_unit)
+    });
+    if added == Some(Added::New) {
         elsewhere(block).fetch_add(1, Relaxed);
     }
-    added != Added::Not
+    added.is_some_and(|added| added != Added::Not)
 }
 
 /// A block that [`take_out`] was called for lies at `block` now, and has `bytes` in place of `before`. Draws for what it has

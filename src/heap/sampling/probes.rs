@@ -8,16 +8,13 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::mimalloc::ffi;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A probe: the function, its semaphore and its note. `$arguments` has a place for each argument: its size, `@`, its register.
 ///
 /// The note is in no segment, so no code refers to it, and the linker keeps it with the function's object file. The note is
 /// relative to `_.stapsdt.base`, which the function refers to, so that the linker keeps that as well.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! probe {
     ($name:literal, $arguments:literal, $none:literal) => {
         std::arch::global_asm!(
@@ -65,7 +62,6 @@ macro_rules! probe {
 }
 
 // Once in a program, whatever other objects have probes.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 std::arch::global_asm!(
     ".pushsection .stapsdt.base,\"aG\",%progbits,.stapsdt.base,comdat",
     ".weak _.stapsdt.base",
@@ -88,21 +84,15 @@ probe!("free", "8@x0", "R_AARCH64_NONE");
 /// A sample was taken: of a block for a request of `size` bytes, which stands for `weight` bytes.
 #[inline]
 pub fn allocated(block: *mut u8, size: usize, weight: f64) {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if ffi::otel_memory_alloc_semaphore.load(Relaxed) != 0 {
         ffi::pyhost_probe_alloc(block, size as u64, weight.round() as u64);
     }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = (block, size, weight);
 }
 
 /// A sample's block is freed.
 #[inline]
 pub fn freed(block: *mut u8) {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if ffi::otel_memory_free_semaphore.load(Relaxed) != 0 {
         ffi::pyhost_probe_free(block);
     }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = block;
 }

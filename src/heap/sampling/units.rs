@@ -1,12 +1,11 @@
 //! Units of work with a budget: their samples, and requests that would pass a budget.
 
-use super::{Inside, Recorder, STATE, begin, counted, drawn, gate, hold, state, thread_id};
+use super::{
+    Inside, Recorder, STATE, begin, counted, drawn, gate, hold, state, thread_id, with_recorder,
+};
 use crate::host::{UnitDecisions, host};
 use crate::ledger::Account;
-use crate::threads::thread_names::Names;
-use pyhost_os::clock;
-use pyhost_os::process;
-use pyhost_sampler::{Chance, UnitFigures, UnitNumber, Units};
+use pyhost_sampler::{UnitFigures, UnitNumber, Units};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Begins to sample for units, one of every `interval` bytes in the mean at least. After [`crate::start`]; not in a signal handler.
@@ -17,47 +16,26 @@ pub fn begin_units(interval: u64) -> bool {
     }
     let state = state();
     let inside = gate::enter(state.slot(), thread_id());
-    let Some(mut held) = hold(&inside).filter(|_| !STATE.is_over.load(Relaxed)) else {
+    let Some(mut holding) = hold(&inside).filter(|_| !STATE.is_over.load(Relaxed)) else {
         return false;
     };
     STATE.unit_interval.fetch_min(interval, Relaxed);
-    if held.is_none() {
-        *held = Some(Recorder {
-            samples: None,
-            units: Units::none(),
-            chance: Chance::new(clock::monotonic() ^ (process::id() as u64) << 40),
-            is_repeatable: false,
-            names: Names::new(None),
-        });
+    if holding.0.is_none() {
+        *holding.0 = Some(Recorder::new(None, None, None));
     }
-    begin(state, held, &inside);
+    begin(state, holding, &inside);
     true
 }
 
-fn with_units<T>(work: impl FnOnce(&mut Units) -> T) -> Option<T> {
+/// Calls `work` with the units, as [`super::with`].
+pub fn with_units<T>(work: impl FnOnce(&mut Units) -> T) -> Option<T> {
     let inside = gate::enter(state().slot(), thread_id());
-    let mut held = hold(&inside)?;
-    held.as_mut().map(|recorder| work(&mut recorder.units))
-}
-
-/// Makes a unit within another one, or 0 for none. None without memory for it. The caller owns it until [`release_unit`].
-pub fn add_unit(parent: UnitNumber, budget: u64, name: &str) -> Option<UnitNumber> {
-    with_units(|units| units.add(parent, budget, name)).flatten()
-}
-
-/// A unit's block begins, or ends.
-pub fn set_open(unit: UnitNumber, is_open: bool) {
-    with_units(|units| units.set_open(unit, is_open));
+    with_recorder(&inside, |recorder| work(&mut recorder.units))
 }
 
 /// Gives up a unit, which is forgotten when its last block is.
 pub fn release_unit(unit: UnitNumber) {
     with_units(|units| units.release(unit));
-}
-
-/// The figures of a unit.
-pub fn figures_of(unit: UnitNumber) -> Option<UnitFigures> {
-    with_units(|units| units.figures(unit)).flatten()
 }
 
 /// The unit or one around it whose budget has no room for `bytes` more.
@@ -95,14 +73,11 @@ pub(super) fn admit(
     };
     let counted = counted(size) as usize;
     let bytes = drawn(counted, counted).bytes as u64;
-    let mut unit_and_exhausted = (0, None);
-    if let Some(held) = hold(inside)
-        && let Some(recorder) = held.as_ref()
-    {
-        let unit = recorder.units.open_one(unit);
-        unit_and_exhausted = (unit, recorder.units.exhausted(unit, bytes));
-    }
-    match unit_and_exhausted {
+    let unit_and_exhausted = with_recorder(inside, |Recorder { units, .. }| {
+        let unit = units.open_one(unit);
+        (unit, units.exhausted(unit, bytes))
+    });
+    match unit_and_exhausted.unwrap_or((0, None)) {
         (_, Some(figures)) if (decisions.refuses)(&figures, account, size, may_be_refused) => None,
         (unit, _) => Some(unit),
     }

@@ -2,15 +2,16 @@
 //! of Python of its allocation.
 //!
 //! Such blocks are rare and always take the slow path, so the register is always on. A table in
-//! static memory that is filled from its beginning; the thread that takes an entry writes it alone, and
-//! its key last. Any thread, inside the gate; nothing is allocated.
+//! static memory that is filled from its beginning; the thread that takes an entry writes its key last, and a
+//! reader leaves out what is changed meanwhile. Any thread, inside the gate; nothing is allocated.
 
-use crate::call_site::source_line::{FILE, SourceLine};
+use crate::call_site::source_line::SourceLine;
 use crate::ledger::Account;
 use crate::sizes::largest_classes::insert;
+use pyhost_os::cell::Exclusive;
 use pyhost_os::clock::monotonic_coarse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// From this size on a block is big.
 pub const BIG: usize = 1 << 20;
@@ -32,53 +33,24 @@ pub struct BigBlock {
 }
 
 impl BigBlock {
+    /// All zeros, so that a table of them takes no room in the file.
+    const NONE: BigBlock = BigBlock {
+        account: Account::ALL[0],
+        bytes: 0,
+        made: 0.0,
+        source: SourceLine::NONE,
+    };
+
     /// Seconds since it was made.
     pub fn age(&self) -> f64 {
         now() - self.made
     }
 }
 
-/// Words of a block in the table.
-const WORDS: usize = 3 + FILE / 8;
-/// The word of its bytes.
-const BYTES: usize = 1;
-
-impl BigBlock {
-    fn to_words(self) -> [u64; WORDS] {
-        let name = self.source.file_bytes();
-        let line = u64::from(self.source.line as u32);
-        let mut words = [0; WORDS];
-        words[0] = self.account as u64 | (name.len() as u64) << 8 | line << 32;
-        words[BYTES] = self.bytes;
-        words[2] = self.made.to_bits();
-        for (word, bytes) in words[3..].iter_mut().zip(name.chunks(8)) {
-            let shifted = |word: u64, &byte: &u8| word << 8 | u64::from(byte);
-            *word = bytes.iter().rfold(0, shifted);
-        }
-        words
-    }
-
-    fn from_words(words: &[u64; WORDS]) -> BigBlock {
-        let mut file = [0; FILE];
-        for (bytes, word) in file.chunks_exact_mut(8).zip(&words[3..]) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        let (length, line) = (words[0] >> 8 & 0xff, words[0] >> 32);
-        BigBlock {
-            account: Account::at(words[0] as usize & 0xff),
-            bytes: words[BYTES],
-            made: f64::from_bits(words[2]),
-            source: SourceLine::of_parts(file, length as usize, line as i32),
-        }
-    }
-}
-
-/// A block, by a sequence lock: written only by the thread that has set `key` to 1, and read by copies that are
-/// thrown away if `key` has changed meanwhile. Words of atomics, so that a copy that is torn is no data race.
 struct Entry {
-    /// The block's key; 0 is free, 1 is being written.
+    /// The block's key, while the block may be read; 0 is free, 1 is being written.
     key: AtomicUsize,
-    words: [AtomicU64; WORDS],
+    block: Exclusive<BigBlock>,
 }
 
 const BEING_WRITTEN: usize = 1;
@@ -88,7 +60,7 @@ pyhost_os::state! {
         table: [Entry; ENTRIES] = [const {
             Entry {
                 key: AtomicUsize::new(0),
-                words: [const { AtomicU64::new(0) }; WORDS],
+                block: Exclusive::new(BigBlock::NONE),
             }
         }; ENTRIES],
         /// One past the highest entry that was ever taken.
@@ -123,13 +95,12 @@ pub fn add(address: usize, account: Account, bytes: usize) {
         let take = || (entry.key).compare_exchange(0, BEING_WRITTEN, Acquire, Relaxed);
         if entry.key.load(Relaxed) == 0 && take().is_ok() {
             STATE.used.fetch_max(index + 1, Relaxed);
-            // A reader that sees one of these words sees `BEING_WRITTEN` behind them.
-            fence(Release);
-            for (place, word) in entry.words.iter().zip(block.to_words()) {
-                place.store(word, Relaxed);
+            if let Some(mut place) = entry.block.hold() {
+                *place = block;
+                return entry.key.store(key, Release);
             }
-            entry.key.store(key, Release);
-            return;
+            // Whoever reads it is a thread of the process that this one was forked from: the next one will do.
+            entry.key.store(0, Relaxed);
         }
     }
     STATE.left_out.fetch_add(1, Relaxed);
@@ -153,8 +124,8 @@ pub fn remove(address: usize) {
 #[cold]
 pub fn resized(address: usize, bytes: usize) -> bool {
     let entry = entry_of(address);
-    if let Some(entry) = entry {
-        entry.words[BYTES].store(bytes as u64, Relaxed);
+    if let Some(mut block) = entry.and_then(|entry| entry.block.hold()) {
+        block.bytes = bytes as u64;
     }
     entry.is_some()
 }
@@ -164,10 +135,9 @@ pub fn each(mut take: impl FnMut(BigBlock)) {
     for entry in &STATE.table[..STATE.used.load(Relaxed)] {
         let key = entry.key.load(Acquire);
         if key > BEING_WRITTEN {
-            let words = std::array::from_fn(|index| entry.words[index].load(Relaxed));
-            fence(Acquire);
-            if entry.key.load(Relaxed) == key {
-                take(BigBlock::from_words(&words));
+            let block = entry.block.hold().map(|block| *block);
+            if let Some(block) = block.filter(|_| entry.key.load(Acquire) == key) {
+                take(block);
             }
         }
     }

@@ -156,8 +156,8 @@ impl Histogram {
             pool::each_kept(closed, &mut is_free);
             checked_blocks::each_waiting(closed, &mut is_free);
             guards::visit(|block| {
-                let bytes = block.charged as u64;
-                self.accounts[block.account as usize].add(SizeClass {
+                let bytes = block.charged() as u64;
+                self.accounts[block.account() as usize].add(SizeClass {
                     block_bytes: class_of_single(bytes),
                     live_blocks: 1,
                     live_bytes: bytes,

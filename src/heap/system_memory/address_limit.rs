@@ -64,8 +64,8 @@ fn follow(limit: u64) -> bool {
     if STATE.is_on.swap(true, Relaxed) {
         return false;
     }
-    ffi::mi_option_set(ffi::OPTION_ARENA_EAGER_COMMIT, 0);
-    ffi::mi_option_set(ffi::OPTION_PAGE_COMMIT_ON_DEMAND, 1);
+    ffi::mi_option_set(ffi::PYHOST_ARENA_EAGER_COMMIT, 0);
+    ffi::mi_option_set(ffi::PYHOST_PAGE_COMMIT_ON_DEMAND, 1);
     let _errno = KeptErrno::new();
     let _inside = gate::enter(state().slot(), thread_id());
     // SAFETY: inside the gate; the function has the type that mimalloc calls.

@@ -10,7 +10,7 @@ use crate::bounded_heap;
 use crate::mimalloc::ffi;
 use crate::process::limits;
 use crate::system_memory::address_limit;
-use pyhost_os::mapping::page_size;
+use pyhost_os::mapping::{is_mapped, page_size};
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -21,7 +21,7 @@ const LEAST: usize = 4 << 20;
 /// (`vm.max_map_count`), which other libraries need too.
 const MOST_MOVES: u32 = 8_000;
 
-/// The first moves are checked: more than threads make at the same time. See [`is_mapped`].
+/// The first moves are checked: more than threads make at the same time.
 const CHECKED_MOVES: u32 = 64;
 
 /// A block that begins to grow is expected to become as long as the one before it, up to this size. Less than an arena has (see
@@ -119,7 +119,10 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
     unsafe {
         let move_there = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | MREMAP_DONTUNMAP;
         if libc::mremap(from.cast(), whole, whole, move_there, to) != libc::MAP_FAILED {
-            if earlier < CHECKED_MOVES && !is_mapped(from) {
+            // QEMU's user mode, which runs containers of another processor, takes a page whose contents were moved for one that is
+            // not mapped (seen with 7.2): it ignores MREMAP_DONTUNMAP in its own list of pages, and a system call that is given
+            // such a page fails with EFAULT.
+            if earlier < CHECKED_MOVES && !is_mapped(from.addr()) {
                 STATE.moves.store(MOST_MOVES, Relaxed);
                 map_anew(from, whole);
             }
@@ -132,18 +135,6 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         map_anew(to, whole);
     }
     0
-}
-
-/// Whether the system still takes a page for mapped whose contents were moved. QEMU's user mode, which runs containers of
-/// another processor, does not (seen with 7.2): it ignores [`MREMAP_DONTUNMAP`] in its own list of pages, and a system call that is
-/// given such a page fails with EFAULT.
-///
-/// # Safety
-/// The first byte of a page.
-unsafe fn is_mapped(page: *mut u8) -> bool {
-    let mut residence = 0;
-    // SAFETY: a byte for one page.
-    unsafe { libc::mincore(page.cast(), 1, &raw mut residence) == 0 }
 }
 
 /// Maps fresh pages.

@@ -6,7 +6,7 @@
 use crate::ledger::{LEDGER, Scope};
 use crate::mimalloc::ffi;
 use crate::mimalloc::gate::{self, Inside};
-use crate::mimalloc::pages::Emptied;
+use crate::mimalloc::pages::{self, Arena, Emptied};
 use crate::system_memory::{address_limit, leak_check_addresses, small_pages};
 use crate::threads::thread_state::{state, thread_id};
 use pyhost_os::clock::monotonic_coarse;
@@ -36,7 +36,7 @@ const ARENA_RESERVE: c_long = 64 * 1024;
 
 /// Sets what must be set before mimalloc's first allocation, whatever is chosen.
 pub(crate) fn prepare() {
-    ffi::mi_option_set_default(ffi::OPTION_ARENA_RESERVE, ARENA_RESERVE);
+    ffi::mi_option_set_default(ffi::PYHOST_ARENA_RESERVE, ARENA_RESERVE);
     address_limit::look();
 }
 
@@ -45,13 +45,13 @@ pub fn apply(retention: Retention) {
     small_pages::learn();
     match retention {
         Retention::Balanced => {
-            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, BALANCED_DELAY as c_long);
+            ffi::mi_option_set_default(ffi::PYHOST_PURGE_DELAY, BALANCED_DELAY as c_long);
             if delay() == BALANCED_DELAY {
                 STATE.debt.store(0, Relaxed);
             }
         }
         Retention::Speed => {
-            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 10_000);
+            ffi::mi_option_set_default(ffi::PYHOST_PURGE_DELAY, 10_000);
             small_pages::stop();
             ask_for_huge_pages();
             if !address_limit::is_on() {
@@ -59,8 +59,8 @@ pub fn apply(retention: Retention) {
             }
         }
         Retention::Small => {
-            ffi::mi_option_set_default(ffi::OPTION_PURGE_DELAY, 0);
-            ffi::mi_option_set_default(ffi::OPTION_PAGE_FULL_RETAIN, 0);
+            ffi::mi_option_set_default(ffi::PYHOST_PURGE_DELAY, 0);
+            ffi::mi_option_set_default(ffi::PYHOST_PAGE_FULL_RETAIN, 0);
         }
     }
 }
@@ -218,7 +218,7 @@ const LOOK: i64 = 500;
 
 /// Milliseconds for which memory that was freed is kept; below 0 for ever.
 pub(crate) fn delay() -> i64 {
-    ffi::mi_option_get(ffi::OPTION_PURGE_DELAY) as i64
+    ffi::mi_option_get(ffi::PYHOST_PURGE_DELAY) as i64
 }
 
 /// Milliseconds of a clock that is cheap to read.
@@ -242,25 +242,15 @@ pub(crate) fn is_look_due() -> bool {
 /// Gives nothing back any more: the process is about to end, and all its memory with it. Any
 /// thread.
 pub fn keep_everything() {
-    ffi::mi_option_set(ffi::OPTION_PURGE_DELAY, -1);
+    ffi::mi_option_set(ffi::PYHOST_PURGE_DELAY, -1);
     STATE.debt.store(NEVER, Relaxed);
 }
 
 /// Asks for huge pages beneath what mimalloc has reserved so far.
 fn ask_for_huge_pages() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let inside = maps.as_ptr().addr(); // a block of mimalloc's, as every one of the process
-    let ranges = maps.lines().filter_map(|line| {
-        let (start, end) = line.split(' ').next()?.split_once('-')?;
-        let parse = |text| usize::from_str_radix(text, 16).ok();
-        Some((parse(start)?, parse(end)?))
+    pages::each_arena(|Arena { start, end, .. }| {
+        advise_huge_pages(std::ptr::without_provenance_mut(start), end - start, true);
     });
-    for (start, end) in ranges {
-        if (start..end).contains(&inside) {
-            let memory = std::ptr::without_provenance_mut(start);
-            advise_huge_pages(memory, end - start, true);
-        }
-    }
 }
 
 /// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first; 64 MiB if addresses have

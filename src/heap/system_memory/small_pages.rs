@@ -40,7 +40,7 @@ pub(crate) fn start() {
 /// Learns whether the system has huge pages for everything, and blocks are to ask for them; not in a bounded heap, which
 /// counts by small pages. At the start of `main`.
 pub(crate) fn learn() {
-    if bounded_heap::size().is_none() && process::huge_pages_are_for_all() {
+    if bounded_heap::size().is_none() && process::huge_pages_are("[always]") {
         STATE.asked_from.store(LEAST_BLOCK, Relaxed);
     }
 }

@@ -28,17 +28,25 @@ unsafe fn map(
     file: c_int,
     offset: impl Into<i64>,
 ) -> *mut c_void {
+    let place = start.with_addr(leak_check_addresses::place(start.addr(), size, flags));
+    if address_limit::needs_no_map(start.addr(), place.cast(), size, access) {
+        return place;
+    }
     let (number, unit) = MAP;
     let arguments = [
-        start.expose_provenance(),
+        place.expose_provenance(),
         size,
         access as usize,
         flags as usize,
         file as usize,
         (offset.into() / unit) as usize,
     ];
-    // SAFETY: the caller's duties.
-    with_exposed_provenance_mut(unsafe { system_call(number, arguments) } as usize)
+    let found = address_limit::in_room(size, || {
+        // SAFETY: the caller's duties.
+        with_exposed_provenance_mut::<c_void>(unsafe { system_call(number, arguments) } as usize)
+    });
+    small_pages::was_mapped(found.cast(), size, access, flags);
+    found
 }
 
 #[unsafe(no_mangle)]
@@ -50,16 +58,8 @@ unsafe extern "C" fn __wrap_mmap(
     file: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    let place = start.with_addr(leak_check_addresses::place(start.addr(), size, flags));
-    if address_limit::needs_no_map(start.addr(), place.cast(), size, access) {
-        return place;
-    }
     // SAFETY: the caller's duties.
-    let found = address_limit::in_room(size, || unsafe {
-        map(place, size, access, flags, file, offset)
-    });
-    small_pages::was_mapped(found.cast(), size, access, flags);
-    found
+    unsafe { map(start, size, access, flags, file, offset) }
 }
 
 #[unsafe(no_mangle)]
@@ -72,11 +72,7 @@ unsafe extern "C" fn __wrap_mmap64(
     offset: i64,
 ) -> *mut c_void {
     // SAFETY: the caller's duties.
-    let found = address_limit::in_room(size, || unsafe {
-        map(start, size, access, flags, file, offset)
-    });
-    small_pages::was_mapped(found.cast(), size, access, flags);
-    found
+    unsafe { map(start, size, access, flags, file, offset) }
 }
 
 #[unsafe(no_mangle)]

@@ -8,12 +8,12 @@
 #![allow(unsafe_code)]
 
 use crate::arrays::array_blocks;
-use crate::ledger::Account;
+use crate::ledger::{Account, LEDGER};
 use crate::mimalloc::gate::{self, Closed};
 use crate::mimalloc::pages::{self, PageView};
 use crate::system_memory::mremap_grow;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{NUMPY, book, count_failure, may_book, release, usable_size};
+use crate::{NUMPY, book, may_book, release, usable_size};
 use pyhost_os::mapping::give_pages_back;
 use pyhost_tensorflow::pool::{GRAIN, HEADER, LEAST, Pool, PoolBlock};
 use std::ptr::{NonNull, null_mut};
@@ -51,7 +51,7 @@ fn whole(size: usize) -> Option<usize> {
 /// Allocates `size` bytes, zeroed where `zero`, aligned as [`array_blocks`] are. Null on failure.
 pub fn allocate(size: usize, zero: bool) -> *mut u8 {
     let Some(whole) = whole(size) else {
-        count_failure(Account::Numpy);
+        LEDGER.count_failure(Account::Numpy);
         return null_mut();
     };
     let Some(block) = locked(|pool| pool.request(whole)) else {
@@ -88,7 +88,7 @@ fn allocate_new(whole: usize, zero: bool) -> *mut u8 {
         start = from_heap();
     }
     let Some(start) = NonNull::new(start) else {
-        count_failure(Account::Numpy);
+        LEDGER.count_failure(Account::Numpy);
         return null_mut();
     };
     // SAFETY: a fresh block of `whole` bytes, longer than the lead.

@@ -4,11 +4,11 @@
 
 use crate::arrays::placement;
 use crate::host::host;
-use crate::ledger::Account;
+use crate::ledger::{Account, LEDGER};
 use crate::mimalloc::gate;
 use crate::system_memory::retention;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{NUMPY, book, book_resized, count_failure, may_book, release};
+use crate::{NUMPY, book, book_resized, may_book, release};
 use pyhost_os::mmap_vec::MmapVec;
 use pyhost_tensorflow::bfc::{Bfc, ChunkView, Map, Statistics};
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub fn allocate(size: usize, zero: bool) -> *mut u8 {
 /// Counts a request that the region could not meet, and tells of the first.
 #[cold]
 fn fail(size: usize) {
-    count_failure(Account::Numpy);
+    LEDGER.count_failure(Account::Numpy);
     if let (Some(host), false) = (host(), REGION.is_reported.swap(true, Relaxed))
         && let Some(map) = locked(|region| region.map())
     {
@@ -85,8 +85,9 @@ fn fail(size: usize) {
 }
 
 /// Where the region's own description lies, which holds its address.
-pub fn description() -> (usize, usize) {
-    ((&raw const REGION).addr(), size_of_val(&REGION))
+pub fn description() -> Range<usize> {
+    let start = (&raw const REGION).addr();
+    start..start + size_of_val(&REGION)
 }
 
 /// Start and usable bytes of each live block of the region. Returns `None` if the kernel has no memory for them.

@@ -5,6 +5,7 @@
 
 use pyhost_os::process;
 use pyhost_os::process::small_file::read_once;
+use pyhost_os::terminal_text::leading_text;
 use pyhost_sampler::{Samples, Thread};
 use std::cell::Cell;
 
@@ -52,10 +53,7 @@ impl Name {
 
     /// As text: up to the first byte that is none, since the kernel cuts a long name anywhere.
     fn text(&self) -> &str {
-        let length = self.0.iter().position(|&byte| byte == 0);
-        let bytes = &self.0[..length.unwrap_or(0)];
-        let is_text = str::from_utf8(bytes).map_err(|error| error.valid_up_to());
-        is_text.unwrap_or_else(|valid| str::from_utf8(&bytes[..valid]).unwrap_or_default())
+        leading_text(&self.0)
     }
 
     fn is_automatic(&self) -> bool {

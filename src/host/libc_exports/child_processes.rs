@@ -200,89 +200,58 @@ std::arch::global_asm!(
     missing = sym pyhost_no_such_call,
 );
 
+/// Calls `{note}`, which reads the arguments, and keeps them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! note {
+    () => {
+        "push rdi
+        push rsi
+        push rdx
+        push rcx
+        push r8
+        push r9
+        sub rsp, 8
+        call {note}
+        add rsp, 8
+        pop r9
+        pop r8
+        pop rcx
+        pop rdx
+        pop rsi
+        pop rdi"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! note {
+    () => {
+        "stp x29, x30, [sp, #-80]!
+        mov x29, sp
+        stp x0, x1, [sp, #16]
+        stp x2, x3, [sp, #32]
+        stp x4, x5, [sp, #48]
+        str x6, [sp, #64]
+        bl {note}
+        ldp x0, x1, [sp, #16]
+        ldp x2, x3, [sp, #32]
+        ldp x4, x5, [sp, #48]
+        ldr x6, [sp, #64]
+        ldp x29, x30, [sp], #80"
+    };
+}
+#[cfg(target_arch = "arm")]
+macro_rules! note {
+    () => {
+        "push {{r0, r1, r2, r3, r12, lr}}
+        bl {note}
+        pop {{r0, r1, r2, r3, r12, lr}}"
+    };
+}
+
 // syscall(2): the calls that start or end a process are noted, then all are libc's. A fork returns twice,
 // so it is jumped to.
-#[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     begin!("syscall"),
-    "lea rax, [rdi - {clone}]", // clone, fork and vfork are numbers in a row
-    "cmp rax, 2",
-    "jbe 2f",
-    "cmp rdi, {exit_group}",
-    "je 2f",
-    "cmp rdi, {clone3}",
-    "je 2f",
-    "mov rax, qword ptr [rip + {real}]",
-    "test rax, rax",
-    "je 2f", // before the functions were found: noting finds them
-    "jmp rax",
-    "2: push rdi",
-    "push rsi",
-    "push rdx",
-    "push rcx",
-    "push r8",
-    "push r9",
-    "sub rsp, 8",
-    "call {note}",
-    "add rsp, 8",
-    "pop r9",
-    "pop r8",
-    "pop rcx",
-    "pop rdx",
-    "pop rsi",
-    "pop rdi",
-    go_on!(),
-    end!("syscall"),
-    clone = const libc::SYS_clone,
-    exit_group = const libc::SYS_exit_group,
-    clone3 = const libc::SYS_clone3,
-    real = sym next::SYSCALL,
-    note = sym pyhost_note_syscall,
-    missing = sym pyhost_no_such_call,
-);
-
-#[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    begin!("syscall"),
-    "cmp x0, #{exit_group}",
-    "b.eq 2f",
-    "cmp x0, #{clone}",
-    "b.eq 2f",
-    "cmp x0, #{clone3}",
-    "b.eq 2f",
-    "adrp x16, {real}",
-    "ldr x16, [x16, :lo12:{real}]",
-    "cbz x16, 2f", // before the functions were found: noting finds them
-    "br x16",
-    "2: stp x29, x30, [sp, #-80]!",
-    "mov x29, sp",
-    "stp x0, x1, [sp, #16]",
-    "stp x2, x3, [sp, #32]",
-    "stp x4, x5, [sp, #48]",
-    "str x6, [sp, #64]",
-    "bl {note}",
-    "ldp x0, x1, [sp, #16]",
-    "ldp x2, x3, [sp, #32]",
-    "ldp x4, x5, [sp, #48]",
-    "ldr x6, [sp, #64]",
-    "ldp x29, x30, [sp], #80",
-    go_on!(),
-    end!("syscall"),
-    clone = const libc::SYS_clone,
-    exit_group = const libc::SYS_exit_group,
-    clone3 = const libc::SYS_clone3,
-    real = sym next::SYSCALL,
-    note = sym pyhost_note_syscall,
-    missing = sym pyhost_no_such_call,
-);
-
-// Each call is looked at: their numbers fit into no instruction.
-#[cfg(target_arch = "arm")]
-std::arch::global_asm!(
-    begin!("syscall"),
-    "push {{r0, r1, r2, r3, r12, lr}}",
-    "bl {note}",
-    "pop {{r0, r1, r2, r3, r12, lr}}",
+    note!(),
     go_on!(),
     end!("syscall"),
     real = sym next::SYSCALL,

@@ -36,7 +36,7 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<()> {
 }
 
 fn use_huge_pages() -> Result<()> {
-    if process::huge_pages_are_off() {
+    if process::huge_pages_are("[never]") {
         return Err(Error::option(
             "--region huge-pages: the system grants none; expected 'madvise' or 'always' in \
              /sys/kernel/mm/transparent_hugepage/enabled",

@@ -37,8 +37,8 @@ impl<'a> Mapping<'a> {
         let (start, end) = (addresses.next()?, addresses.next()?);
         let flags = words.next()?;
         Some(Mapping {
-            start: number(start, 16)?,
-            end: number(end, 16)?,
+            start: address(start)?,
+            end: address(end)?,
             readable: flags.first() == Some(&b'r'),
             writable: flags.get(1) == Some(&b'w'),
             executable: flags.get(2) == Some(&b'x'),
@@ -106,11 +106,11 @@ impl Default for Parser {
 impl Parser {
     fn line(&mut self, line: &[u8], visit: &mut impl FnMut(&Mapping<'_>)) -> Option<()> {
         if let Some(rest) = line.strip_prefix(b"Rss:") {
-            let kibibytes = rest.strip_suffix(b" kB")?.trim_ascii();
+            let resident = small_file::kilobytes(rest)?;
             self.seen = true;
             visit(&Mapping {
                 name: &self.name[..self.name_length],
-                resident: number(kibibytes, 10)? as u64 * 1024,
+                resident,
                 ..self.header
             });
         } else if line.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
@@ -127,8 +127,8 @@ impl Parser {
     }
 }
 
-fn number(digits: &[u8], radix: u32) -> Option<usize> {
-    usize::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+fn address(digits: &[u8]) -> Option<usize> {
+    usize::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Pages of a run of addresses that are there.

@@ -11,8 +11,8 @@ pub mod small_file;
 
 use crate::calls;
 
-pub use crate::calls::geteuid as user;
 pub use crate::calls::{default_stack, name_thread, read_memory, set_variables, thread_name};
+pub use crate::calls::{geteuid as user, getpid as id, kill as signal};
 use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
@@ -55,17 +55,9 @@ pub fn lockable() -> String {
     }
 }
 
-/// Whether the system grants transparent huge pages to nobody. Allocates.
-pub fn huge_pages_are_off() -> bool {
-    huge_pages_are("[never]")
-}
-
-/// Whether the system uses transparent huge pages wherever it can, asked or not. Allocates.
-pub fn huge_pages_are_for_all() -> bool {
-    huge_pages_are("[always]")
-}
-
-fn huge_pages_are(choice: &str) -> bool {
+/// Whether the system's choice for transparent huge pages is `[never]`, to grant them to nobody, or `[always]`, to use them wherever
+/// it can, asked or not. Allocates.
+pub fn huge_pages_are(choice: &str) -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     std::fs::read_to_string(path).is_ok_and(|text| text.contains(choice))
 }
@@ -153,17 +145,12 @@ pub fn each_other_thread(mut visit: impl FnMut(libc::pid_t)) -> bool {
         return false;
     };
     file::each_name(&folder, |name| {
-        let number = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let number = small_file::number(name);
         if let Some(thread) = number.filter(|&thread| thread != calls::gettid()) {
             visit(thread);
         }
     });
     true
-}
-
-/// The calling process's id, from the kernel: also right in a child of `vfork`.
-pub fn id() -> libc::pid_t {
-    calls::getpid()
 }
 
 /// Whether the calling thread is the process's first: in a forked child, the one that lives on.
@@ -184,18 +171,13 @@ pub fn executable() -> Option<PathBuf> {
 
 /// The file that this code is mapped from: the program's, or that of a library in an interpreter.
 fn own_file() -> Option<PathBuf> {
-    let mappings = std::fs::read("/proc/self/maps").ok()?;
-    file_at(&mappings, own_file as *const () as usize)
-}
-
-/// The file that is mapped at an address, by the text of `/proc/self/maps`.
-fn file_at(mappings: &[u8], address: usize) -> Option<PathBuf> {
-    mappings.split(|&byte| byte == b'\n').find_map(|line| {
-        let mapping = Mapping::parse(line)?;
-        let is_it =
-            (mapping.start..mapping.end).contains(&address) && mapping.name.starts_with(b"/");
-        is_it.then(|| PathBuf::from(OsStr::from_bytes(mapping.name)))
-    })
+    let (own, mut found) = (own_file as *const () as usize, None);
+    maps::each_range(&mut [0; 16 << 10], |mapping| {
+        if (mapping.start..mapping.end).contains(&own) && mapping.name.starts_with(b"/") {
+            found = Some(PathBuf::from(OsStr::from_bytes(mapping.name)));
+        }
+    })?;
+    found
 }
 
 /// Whether a process that this one descends from has the host, too: its file, be it the program or a library in an
@@ -216,10 +198,8 @@ pub fn has_ancestor_of_its_kind() -> bool {
             return true;
         }
         let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-        let parent = stat_fields(&stat)
-            .nth(1)
-            .and_then(|field| str::from_utf8(field).ok());
-        ancestor = parent.and_then(|parent| parent.parse().ok()).unwrap_or(0);
+        let parent = stat_fields(&stat).nth(1);
+        ancestor = parent.and_then(small_file::number).unwrap_or(0);
     }
     false
 }
@@ -227,11 +207,6 @@ pub fn has_ancestor_of_its_kind() -> bool {
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0
-}
-
-/// Sends a signal to a process.
-pub fn signal(child: libc::pid_t, signal: libc::c_int) {
-    calls::kill(child, signal);
 }
 
 /// Another process, and whether it has ended.
@@ -275,14 +250,6 @@ impl AsRawFd for Watched {
     }
 }
 
-/// Seconds of processor time that this process has taken, user and system.
-pub fn cpu_seconds() -> f64 {
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let mut usage = libc::rusage::zeroed();
-    calls::getrusage(libc::RUSAGE_SELF, &mut usage);
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
-}
-
 /// Bytes of this process that are resident, and those of them that belong to files and shared memory; None if `/proc` is not
 /// readable.
 pub fn resident_and_shared() -> Option<(u64, u64)> {
@@ -298,14 +265,12 @@ pub fn of_statm(text: &[u8], page: u64) -> Option<(u64, u64)> {
 }
 
 fn pages_of_statm(text: &[u8], field: usize) -> Option<u64> {
-    let field = text.split(|&byte| byte == b' ').nth(field)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    small_file::number(text.split(|&byte| byte == b' ').nth(field)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{file_at, node_list, system_call_of};
-    use std::path::PathBuf;
+    use super::{node_list, own_file, system_call_of};
 
     #[test]
     fn what_a_thread_waits_in_is_known_by_number_and_first_argument() {
@@ -329,12 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_by_an_address_of_its_mappings() {
-        let mappings = b"1000-2000 r--p 00000000 08:01 7     /usr/bin/a b\n\
-                         2000-3000 rw-p 00000000 00:00 0 \n";
-        let expected = Some(PathBuf::from("/usr/bin/a b"));
-        assert_eq!(file_at(mappings, 0x1fff), expected);
-        assert_eq!(file_at(mappings, 0x2000), None);
+    fn the_file_of_this_code_is_the_programs() {
+        assert_eq!(own_file(), std::env::current_exe().ok());
     }
 
     #[test]

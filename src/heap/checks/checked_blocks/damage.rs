@@ -16,7 +16,7 @@ pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
     OutOfBounds(OutOfBounds, &'a Record),
     /// Outside of the bytes of a live guarded block.
-    Guarded(OutOfBounds, &'a guards::Block),
+    Guarded(OutOfBounds, &'a guards::Record),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.
@@ -28,7 +28,7 @@ impl Damage<'_> {
     pub fn call_sites(&self) -> (CallSite, CallSite) {
         match self {
             Damage::OutOfBounds(_, record) => (record.made(), CallSite::default()),
-            Damage::Guarded(_, block) => (block.made, CallSite::default()),
+            Damage::Guarded(_, block) => (block.made.get(), CallSite::default()),
             Damage::Freed(written) => written.call_sites(),
             Damage::Record(..) => Default::default(),
         }
@@ -63,7 +63,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
             visit(&Damage::Guarded(outside, block));
         });
         for account in Account::WITH_BLOCKS {
-            for heap in heaps::checked(account) {
+            for heap in heaps::others(account).filter(|&heap| heaps::is_checked(heap)) {
                 let mut look = |block: LiveBlock<'_>| {
                     let Some(record) = Record::of(&block) else {
                         return;

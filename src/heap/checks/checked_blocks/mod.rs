@@ -19,6 +19,7 @@ pub use quarantine::each as each_waiting;
 
 use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
+use crate::checks::fill_bytes::{DEAD, FRESH};
 use crate::checks::guards;
 use crate::checks::out_of_bounds::{HOOK, OutOfBounds};
 use crate::descriptor::notice;
@@ -150,7 +151,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> 
         let pointer = Record::lay(block, usable, account, size, alignment);
         // CPython's debug hooks fill the blocks of its domains.
         if !zero && matches!(account, Account::Native) {
-            record::fill_fresh(pointer, size);
+            record::fill(pointer, size, FRESH);
         }
         if sampling::is_on() {
             sampling::booked_inside(account, pointer, usable, &inside);
@@ -286,7 +287,7 @@ pub(crate) unsafe fn free(page: &Page, pointer: *mut u8, caller: Account) {
             sampling::unbooked_inside(account, pointer, &inside);
         }
         release_block(account, block, page.block_size, caller);
-        record::fill_dead(pointer, record.size());
+        record::fill(pointer, record.size(), DEAD);
     }
     let block = Waiting(page.start_of(pointer));
     quarantine::add(block, page.block_size, &inside);
@@ -345,9 +346,10 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
     }
     if guards::owns(pointer) {
         guards::refuse_if_wrong(pointer, Some(HOOK), function);
-        if let Some(block) = guards::live(pointer.wrapping_sub(HOOK)) {
+        if let Some(block) = guards::live_at(pointer.addr().wrapping_sub(HOOK)) {
+            let (account, made) = (block.account(), block.made.get());
             let outside = block.damage_of_hooks(true);
-            say_before_hooks(&block, outside, block.account, block.made, caller, function);
+            say_before_hooks(block, outside, account, made, caller, function);
         }
         return;
     }

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::call_site::{After, CallSite, CallsNumber, FileNumber};
-use crate::checks::fill_bytes::{DEAD, FORBIDDEN, FRESH};
+use crate::call_site::{After, CallSite, CallSiteCell};
+use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::ledger::Account;
 use crate::mimalloc::heaps::is_checked;
@@ -49,16 +49,10 @@ pub struct Record {
     /// The state, combined with the record's address.
     mark: AtomicU64,
     size: Cell<usize>,
-    made_line: Cell<i32>,
-    freed_line: Cell<i32>,
-    made_calls: Cell<CallsNumber>,
-    freed_calls: Cell<CallsNumber>,
-    made_file: Cell<FileNumber>,
-    freed_file: Cell<FileNumber>,
-    /// From the block's start to the caller's first byte, in [`PAD`]s.
-    front: Cell<u16>,
-    account: Cell<u8>,
-    _rest: u8,
+    /// The allocation, and from the block's start to the caller's first byte, in [`PAD`]s.
+    made: CallSiteCell,
+    /// The free, and the account.
+    freed: CallSiteCell,
 }
 
 const _: () = assert!(size_of::<Record>() == 48);
@@ -69,22 +63,13 @@ pub fn whole(size: usize, alignment: usize) -> Option<usize> {
     size.checked_add(FRONT + PAD)?.checked_add(aligning)
 }
 
-/// Fills the caller's fresh bytes.
+/// Fills the caller's bytes, fresh or freed ones.
 ///
 /// # Safety
 /// Bytes of a block that nobody else has.
-pub unsafe fn fill_fresh(start: *mut u8, size: usize) {
+pub unsafe fn fill(start: *mut u8, size: usize, value: u8) {
     // SAFETY: the caller's promise.
-    unsafe { start.write_bytes(FRESH, size.min(MOST_FILL)) };
-}
-
-/// Fills the caller's freed bytes.
-///
-/// # Safety
-/// As for [`fill_fresh`].
-pub unsafe fn fill_dead(start: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { start.write_bytes(DEAD, size.min(MOST_FILL)) };
+    unsafe { start.write_bytes(value, size.min(MOST_FILL)) };
 }
 
 /// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
@@ -132,13 +117,10 @@ impl Record {
             let pad = (usable - front - size).min(MOST_PAD);
             block.add(front + size).write_bytes(FORBIDDEN, pad);
             record.size.set(size);
-            record.front.set((front / PAD) as u16);
-            record.account.set(account as u8);
-            let CallSite { file, line, calls } = CallSite::of_caller();
-            record.made_file.set(file);
-            record.made_line.set(line);
-            record.made_calls.set(calls);
-            record.set_freed(CallSite::default());
+            record.made.rest.store((front / PAD) as u16, Relaxed);
+            record.freed.rest.store(account as u16, Relaxed);
+            record.made.set(CallSite::of_caller());
+            record.freed.set(CallSite::default());
             record.mark.store(record.key(LIVE), Release);
             block.add(front)
         }
@@ -163,13 +145,7 @@ impl Record {
         let (live, freed) = (self.key(LIVE), self.key(FREED));
         let call_site = CallSite::of_caller();
         let changed = self.mark.compare_exchange(live, freed, AcqRel, Relaxed);
-        changed.map(|_| self.set_freed(call_site)).is_ok()
-    }
-
-    fn set_freed(&self, CallSite { file, line, calls }: CallSite) {
-        self.freed_file.set(file);
-        self.freed_line.set(line);
-        self.freed_calls.set(calls);
+        changed.map(|_| self.freed.set(call_site)).is_ok()
     }
 
     /// The block leaves the quarantine.
@@ -178,7 +154,7 @@ impl Record {
     }
 
     pub fn account(&self) -> Account {
-        Account::at(usize::from(self.account.get()))
+        Account::at(self.freed.rest.load(Relaxed).into())
     }
 
     /// Whether it is of a domain of CPython's.
@@ -192,7 +168,7 @@ impl Record {
     }
 
     fn front(&self) -> usize {
-        usize::from(self.front.get()) * PAD
+        usize::from(self.made.rest.load(Relaxed)) * PAD
     }
 
     /// The caller's first byte.
@@ -202,22 +178,14 @@ impl Record {
 
     /// Its allocation.
     pub fn made(&self) -> CallSite {
-        CallSite {
-            file: self.made_file.get(),
-            line: self.made_line.get(),
-            calls: self.made_calls.get(),
-        }
+        self.made.get()
     }
 
     /// Its free; of a live block none.
     pub fn freed(&self) -> CallSite {
         match self.state() {
             State::Live => CallSite::default(),
-            _ => CallSite {
-                file: self.freed_file.get(),
-                line: self.freed_line.get(),
-                calls: self.freed_calls.get(),
-            },
+            _ => self.freed.get(),
         }
     }
 

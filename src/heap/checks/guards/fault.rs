@@ -6,7 +6,7 @@ use crate::call_site::CallSite;
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, hooks_of};
 use crate::ledger::Account;
 use std::fmt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 /// An access to a closed page, as one line.
 pub struct Fault {
@@ -31,8 +31,8 @@ pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
     Some(Fault {
         is_write,
         address,
-        start: record.start.load(Relaxed) + front,
-        size: asked_of(account, record.size.load(Relaxed)),
+        start: record.start().addr() + front,
+        size: asked_of(account, record.size()),
         account,
         made: record.made.get(),
         freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),

@@ -34,7 +34,8 @@ use crate::mimalloc::ffi::SMALL_SIZE_MAX;
 use crate::mimalloc::gate;
 use crate::sampling;
 use crate::threads::thread_state::{state, thread_id};
-use slots::{FREED, GuardRange, LIVE, Miss, RANGE, Record, STUCK, TAKEN};
+pub(crate) use slots::Record;
+use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -167,13 +168,12 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
         }
     };
     let number = STATE.guarded.fetch_add(1, Relaxed) + 1;
-    let start = record.start.load(Relaxed);
-    let mapped = record.mapped.load(Relaxed);
+    let (block, mapped) = (record.start(), record.charged());
     // SAFETY: the slot's last `mapped` bytes were just opened, and are the caller's alone.
     unsafe {
         let first = (slot_end - mapped) as *mut u8;
-        first.write_bytes(FORBIDDEN, start - first.addr());
-        let end = (start + size) as *mut u8;
+        first.write_bytes(FORBIDDEN, block.addr() - first.addr());
+        let end = block.add(size);
         end.write_bytes(FORBIDDEN, slot_end - end.addr());
     }
     record.account.store(account as u32, Relaxed);
@@ -184,7 +184,6 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     // That of the block that was here before: another thread may look before this one's free is noted.
     record.freed.set(CallSite::default());
     record.state.store(LIVE, Release);
-    let block = start as *mut u8;
     let request = Request {
         account,
         bytes: mapped,
@@ -205,7 +204,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
 
 /// Closes the memory of a block that is not live any more.
 fn put_away(range: &GuardRange, record: &Record, slot_end: usize) {
-    let closed = range.close(slot_end, record.mapped.load(Relaxed));
+    let closed = range.close(slot_end, record.charged());
     let state = if closed { FREED } else { STUCK };
     record.state.store(state, Release);
 }
@@ -225,62 +224,33 @@ fn live_around(address: usize) -> Option<&'static Record> {
 }
 
 /// The record of the live guarded block that starts at an address.
-fn live_at(start: usize) -> Option<&'static Record> {
-    live_around(start).filter(|record| record.start.load(Relaxed) == start)
+pub(crate) fn live_at(start: usize) -> Option<&'static Record> {
+    live_around(start).filter(|record| record.start().addr() == start)
 }
 
 /// The size that was asked for of a live guarded block; None for any other pointer.
 pub fn size(pointer: *mut u8) -> Option<usize> {
-    live_at(pointer.addr()).map(|record| record.size.load(Relaxed))
+    live_at(pointer.addr()).map(Record::size)
 }
 
-/// A guarded block.
-pub struct Block {
-    /// Its first byte.
-    pub start: *mut u8,
-    /// Its bytes, with those of CPython's debug hooks.
-    pub size: usize,
-    /// The account that it is booked to.
-    pub account: Account,
-    /// Bytes that are booked.
-    pub charged: usize,
-    /// Counts guarded blocks in the order of their allocation.
-    pub number: u64,
-    /// Its allocation.
-    pub made: CallSite,
-}
-
-impl Block {
-    fn of(record: &Record) -> Self {
-        Block {
-            start: record.start.load(Relaxed) as *mut u8,
-            size: record.size.load(Relaxed),
-            account: record.account(),
-            charged: record.mapped.load(Relaxed),
-            number: record.number.load(Relaxed),
-            made: record.made.get(),
-        }
-    }
-
+impl Record {
     /// Bytes that were overwritten in the pads of CPython's debug hooks.
     pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
         // SAFETY: a byte of a live block, which only a bug of the program's frees meanwhile.
-        let byte = |index| unsafe { self.start.add(index).read_volatile() };
-        out_of_bounds::damage_of_hooks(self.size, are_laid, byte)
+        let byte = |index| unsafe { self.start().add(index).read_volatile() };
+        out_of_bounds::damage_of_hooks(self.size(), are_laid, byte)
     }
 }
 
-/// The live block that starts at `pointer`.
-pub fn live(start: *mut u8) -> Option<Block> {
-    live_at(start.addr()).map(Block::of)
-}
-
 /// In words, with the bytes that the program has asked for.
-impl fmt::Display for Block {
+impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = out_of_bounds::asked_of(self.account, self.size);
-        let name = self.account.name();
-        let made = self.made.after("allocated at");
+        let account = self.account();
+        let (asked, name) = (
+            out_of_bounds::asked_of(account, self.size()),
+            account.name(),
+        );
+        let made = self.made.get().after("allocated at");
         write!(
             out,
             "a guarded block of {asked} bytes of the account {name}{made}"
@@ -302,7 +272,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     };
     let record = slot.record;
     let account = record.account();
-    let is_start = record.start.load(Relaxed) == pointer.addr();
+    let is_start = record.start() == pointer;
     let take = || (record.state).compare_exchange(LIVE, TAKEN, AcqRel, Relaxed);
     if !is_start || take().is_err() {
         let what = match is_start {
@@ -316,7 +286,7 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     if sampling::is_on() {
         sampling::unbooked_inside(account, pointer, &inside);
     }
-    release_block(account, pointer, record.mapped.load(Relaxed), caller);
+    release_block(account, pointer, record.charged(), caller);
     put_away(range, record, slot.end);
     true
 }
@@ -327,12 +297,12 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
     let Some(record) = record_of(pointer) else {
         return;
     };
-    let start = record.start.load(Relaxed);
+    let start = record.start();
     let account = record.account();
     let what = match (record.state.load(Acquire), front) {
         (FREED, _) => Wrong::Freed,
         (LIVE, Some(front)) if front > 0 && !out_of_bounds::is_domain(account) => Wrong::Family,
-        (LIVE, Some(front)) if start + front != pointer.addr() => {
+        (LIVE, Some(front)) if start.wrapping_add(front) != pointer => {
             Wrong::of_live(record, pointer, front)
         }
         _ => return,
@@ -354,7 +324,7 @@ impl Wrong {
     /// What is wrong with a pointer that does not lead to byte `front` of a live block.
     fn of_live(record: &Record, pointer: *mut u8, front: usize) -> Self {
         let (hook, _) = out_of_bounds::hooks_of(record.account());
-        let is_pythons = hook > 0 && record.start.load(Relaxed) + hook == pointer.addr();
+        let is_pythons = hook > 0 && record.start().addr() + hook == pointer.addr();
         match is_pythons && front == 0 {
             true => Wrong::Family,
             false => Wrong::Inside,
@@ -364,7 +334,6 @@ impl Wrong {
 
 /// Ends the process for a pointer to a guarded block that cannot be freed.
 fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
-    let block = Block::of(record);
     let (freed, what) = match wrong {
         Wrong::Freed => (record.freed.get(), "freed before"),
         Wrong::Inside => (CallSite::default(), "which does not start there"),
@@ -372,19 +341,19 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
     };
     refuse_block(
         format_args!(
-            "{function}: invalid pointer {pointer:p}: {block}, {what}{}",
+            "{function}: invalid pointer {pointer:p}: {record}, {what}{}",
             freed.after("at")
         ),
-        block.made,
+        record.made.get(),
         freed,
     )
 }
 
 /// Bytes outside of those that were asked for that were overwritten. The block is open, and ends in the slot that ends there.
 fn overwritten(slot_end: usize, record: &Record) -> Option<OutOfBounds> {
-    let start = record.start.load(Relaxed);
-    let end = start + record.size.load(Relaxed);
-    let first = slot_end - record.mapped.load(Relaxed);
+    let start = record.start().addr();
+    let end = start + record.size();
+    let first = slot_end - record.charged();
     // SAFETY: the pages of a block that is still open.
     let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
     let found = match (end..slot_end).rev().find(damaged) {
@@ -401,28 +370,26 @@ fn check_around(slot_end: usize, record: &Record) {
     let Some(outside) = overwritten(slot_end, record) else {
         return;
     };
-    let block = Block::of(record);
     refuse_block(
-        format_args!("free(): {outside} {block}, overwritten"),
-        block.made,
+        format_args!("free(): {outside} {record}, overwritten"),
+        record.made.get(),
         CallSite::default(),
     );
 }
 
 /// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of
 /// CPython's debug hooks. While no other thread allocates or frees.
-pub fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Block, OutOfBounds)) {
+pub(crate) fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Record, OutOfBounds)) {
     let Some(range) = RANGE.get() else { return };
     range.each_live(|record| {
-        let block = Block::of(record);
-        let slot = range.slot_at(block.start.addr());
+        let slot = range.slot_at(record.start().addr());
         let around = slot.and_then(|slot| overwritten(slot.end, record));
         let of_hooks = || {
-            let is_of_gil = matches!(block.account, Account::Mem | Account::Obj);
-            (with_hooks && is_of_gil).then(|| block.damage_of_hooks(false))?
+            (with_hooks && record.account().is_under_gil())
+                .then(|| record.damage_of_hooks(false))?
         };
         if let Some(outside) = around.or_else(of_hooks) {
-            visit(&block, outside);
+            visit(record, outside);
         }
     });
 }
@@ -448,9 +415,9 @@ pub fn table() -> Option<Range<usize>> {
 }
 
 /// Tells of each live guarded block. While no other thread allocates.
-pub fn visit(mut visitor: impl FnMut(&Block)) {
+pub(crate) fn visit(visitor: impl FnMut(&'static Record)) {
     if let Some(range) = RANGE.get() {
-        range.each_live(|record| visitor(&Block::of(record)));
+        range.each_live(visitor);
     }
 }
 

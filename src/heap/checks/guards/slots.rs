@@ -4,7 +4,7 @@
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
 //! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
-use crate::call_site::CallSite;
+use crate::call_site::CallSiteCell;
 use crate::ledger::Account;
 use crate::mimalloc::ffi::IS_64_BIT;
 use pyhost_os::mapping::{Mapped, Mapping};
@@ -12,7 +12,7 @@ use pyhost_os::zeros_are_valid;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// The range; set once.
 pub static RANGE: OnceLock<GuardRange> = OnceLock::new();
@@ -47,39 +47,30 @@ pub struct Record {
     pub mapped: AtomicUsize,
     /// Counts guarded blocks.
     pub number: AtomicU64,
-    pub made: OriginCell,
-    pub freed: OriginCell,
+    pub made: CallSiteCell,
+    pub freed: CallSiteCell,
 }
 
 const _: () = assert!(size_of::<Record>() == 64);
 
-/// A call site that one thread may write while another reads it: its parts need not belong together then.
-pub struct OriginCell {
-    line: AtomicU32,
-    calls: AtomicU32,
-    file: AtomicU16,
-}
-
-impl OriginCell {
-    pub fn set(&self, call_site: CallSite) {
-        self.line.store(call_site.line as u32, Relaxed);
-        self.calls.store(call_site.calls, Relaxed);
-        self.file.store(call_site.file, Relaxed);
-    }
-
-    pub fn get(&self) -> CallSite {
-        CallSite {
-            file: self.file.load(Relaxed),
-            line: self.line.load(Relaxed) as i32,
-            calls: self.calls.load(Relaxed),
-        }
-    }
-}
-
-zeros_are_valid!(OriginCell: line, calls, file);
 zeros_are_valid!(Record: state, account, size, start, mapped, number, made, freed);
 
 impl Record {
+    /// The block's first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.load(Relaxed) as *mut u8
+    }
+
+    /// Its bytes, with those of CPython's debug hooks.
+    pub fn size(&self) -> usize {
+        self.size.load(Relaxed)
+    }
+
+    /// Bytes that are booked.
+    pub fn charged(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
     /// The account that the block is booked to.
     pub fn account(&self) -> Account {
         Account::at(self.account.load(Relaxed) as usize)
@@ -303,8 +294,8 @@ impl GuardRange {
 impl Record {
     /// How far an address lies outside the block; 0 inside.
     pub fn distance(&self, address: usize) -> usize {
-        let start = self.start.load(Relaxed);
-        let end = start + self.size.load(Relaxed);
+        let start = self.start().addr();
+        let end = start + self.size();
         match address {
             _ if address < start => start - address,
             _ if address >= end => address - end + 1,

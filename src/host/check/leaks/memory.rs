@@ -7,11 +7,12 @@ use crate::heap::{self, region, thread_pointers};
 use crate::libc_exports::native::mapped;
 use crate::libc_exports::native::next::find;
 use crate::process::loaded::{self, Segment};
-use crate::process::maps::{Mapping, PageMap};
-use crate::process::{read_memory, small_file};
+use crate::process::maps::{self, PageMap};
+use crate::process::read_memory;
+use pyhost_os::calls;
 use pyhost_os::mapping::page_size;
-use pyhost_os::{calls, file};
 use std::cell::UnsafeCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub type Range = std::ops::Range<usize>;
@@ -56,7 +57,8 @@ pyhost_os::state! {
     static STATE: SearchedMemory {
         /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
         description: AtomicUsize = AtomicUsize::new(0),
-        holes: [Hole; 4] = [const { Hole([const { AtomicUsize::new(0) }; 2]) }; 4],
+        /// A variable that is not searched.
+        left_out: OnceLock<Range> = OnceLock::new(),
     }
 }
 
@@ -109,30 +111,19 @@ fn is_heap_or_own(address: usize) -> bool {
 /// Libraries have a few pieces each.
 const MOST_RANGES: usize = 1 << 16;
 
-/// A piece of the host's static memory that is not searched: its address and its bytes.
-struct Hole([AtomicUsize; 2]);
-
 /// Leaves a static variable out of the search, one that holds figures. What copies a value copies its unused bytes too, which may
-/// be what a register or the stack has kept of a script's addresses. With the GIL.
+/// be what a register or the stack has kept of a script's addresses. One variable.
 pub fn leave_out<T>(variable: &'static T) {
-    let place = [(&raw const *variable).addr(), size_of::<T>()];
-    let is_free = |hole: &&Hole| [0, place[0]].contains(&hole.0[0].load(Relaxed));
-    let hole = STATE.holes.iter().find(is_free);
-    debug_assert!(hole.is_some(), "as many as there are variables");
-    if let Some(Hole([start, bytes])) = hole {
-        start.store(place[0], Relaxed);
-        bytes.store(place[1], Relaxed);
-    }
+    let start = (&raw const *variable).addr();
+    let _ = STATE.left_out.set(start..start + size_of::<T>());
 }
 
-/// The holes by address, and the description of the region, which holds the region's address.
-fn holes() -> [Range; STATE.holes.len() + 1] {
-    let mut places = [region::description(); STATE.holes.len() + 1];
-    for (place, Hole([start, bytes])) in places.iter_mut().zip(&STATE.holes) {
-        *place = (start.load(Relaxed), bytes.load(Relaxed));
-    }
-    places.sort_unstable();
-    places.map(|(start, bytes)| start & !(WORD - 1)..(start + bytes).next_multiple_of(WORD))
+/// That variable, and the description of the region, which holds the region's address, in whole words and by address.
+fn holes() -> [Range; 2] {
+    let left_out = STATE.left_out.get().cloned();
+    let mut holes = [region::description(), left_out.unwrap_or_default()];
+    holes.sort_unstable_by_key(|hole| hole.start);
+    holes.map(|hole| hole.start & !(WORD - 1)..hole.end.next_multiple_of(WORD))
 }
 
 /// Adds a library's writable data or thread-local data, but for the holes.
@@ -179,12 +170,8 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 /// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
 /// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
 pub fn add_stacks(ranges: &mut Table<Range>) {
-    let Some(text) = read_maps() else { return };
     let mut is_behind_closed = false;
-    for line in text.split(|&byte| byte == b'\n') {
-        let Some(mapping) = Mapping::parse(line) else {
-            continue;
-        };
+    let _ = maps::each_range(&mut [0; 16 << 10], |mapping| {
         let (start, end) = (mapping.start, mapping.end);
         let is_heap = || (start..end).step_by(heap::pages::SLICE).any(is_heap_or_own);
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
@@ -196,7 +183,7 @@ pub fn add_stacks(ranges: &mut Table<Range>) {
             }
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
-    }
+    });
 }
 
 /// Adds what libraries have mapped by themselves: allocators of their own, and code that was compiled while the program ran,
@@ -282,17 +269,6 @@ fn add_found(ranges: &mut Table<Range>, start: usize, end: usize) {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn add_found(_ranges: &mut Table<Range>, _start: usize, _end: usize) {}
-
-/// The text of `/proc/self/maps` (proc(5)).
-fn read_maps() -> Option<Table<u8>> {
-    let mut text = new_table(1 << 26)?;
-    let mut buffer = [0u8; 4096];
-    let file = small_file::open(c"/proc/self/maps")?;
-    while let Ok(count @ 1..) = file::read(&file, &mut buffer) {
-        text.extend(buffer[..count].iter().copied());
-    }
-    Some(text)
-}
 
 #[cfg(test)]
 mod tests {

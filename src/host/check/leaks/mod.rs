@@ -35,6 +35,7 @@ use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
 use pyhost_os::path_template::format_into;
+use pyhost_os::terminal_text::leading_text;
 use reach::Block;
 pub use reach::Broken;
 use sites::Site;
@@ -99,16 +100,12 @@ pub struct Group {
 impl Group {
     /// The name of the objects' type; empty if they are no objects.
     pub fn type_name(&self) -> &str {
-        text_of(&self.name)
+        leading_text(&self.name)
     }
 
     /// The file and the line that allocated them, if tracemalloc knew, or the blocks.
     pub fn place(&self) -> Option<(&str, i32)> {
-        match self.site {
-            Some(site) => Some((site.file(), site.line)),
-            None if self.source.file().is_empty() => None,
-            None => Some((self.source.file(), self.source.line)),
-        }
+        place_of(self.site, &self.source)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -124,10 +121,11 @@ pub struct Findings {
     pub interpreters: bool,
     pub blocks: u64,
     pub bytes: u64,
-    /// Those of each account with any.
-    groups: Table<Group>,
-    /// Pages whose lists of free blocks are not whole.
-    broken: Table<Broken>,
+    /// The lost blocks by kind, most bytes first.
+    pub groups: Table<Group>,
+    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
+    /// are unknown, so none of their blocks is reported as lost.
+    pub broken: Table<Broken>,
 }
 
 impl Findings {
@@ -149,17 +147,6 @@ impl Findings {
     /// Whether there is nothing to report.
     pub fn is_nothing(&self) -> bool {
         self.blocks == 0 && self.broken.is_empty()
-    }
-
-    /// The pages in which a block was freed twice, or was written to after its release. Their live blocks
-    /// are unknown, so none of their blocks is reported as lost.
-    pub fn broken(&self) -> &[Broken] {
-        &self.broken
-    }
-
-    /// The lost blocks by kind, most bytes first.
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
     }
 }
 
@@ -366,6 +353,12 @@ fn kind_of(block: &Block, memory: &impl Memory) -> ([u8; NAME], Option<Site>) {
     (name, sites::site_of(block.start + front()))
 }
 
+fn place_of(site: Option<Site>, source: &SourceLine) -> Option<(&str, i32)> {
+    let kept = || (source.file(), source.line);
+    let known = || Some(kept()).filter(|(file, _)| !file.is_empty());
+    site.map(|site| (site.file(), site.line)).or_else(known)
+}
+
 /// What allocated a block, if blocks keep it.
 fn origin_of(closed: &Closed, block: &Block) -> CallSite {
     heap::call_site_of(closed, block.start).unwrap_or_default()
@@ -382,11 +375,9 @@ fn rule_for<'a>(
     let (name, site) = kind_of(block, memory);
     let origin = origin_of(closed, block);
     let source = origin.source();
-    let line = match site {
-        Some(site) => format_into(&mut room, format_args!("{}:{}", site.file(), site.line)),
-        None if source.file().is_empty() => &[],
-        None => format_into(&mut room, format_args!("{}:{}", source.file(), source.line)),
-    };
+    let line = place_of(site, &source).map_or(&[][..], |(file, line)| {
+        format_into(&mut room, format_args!("{file}:{line}"))
+    });
     let mut places = [const { None }; MOST];
     let known = places.iter_mut().zip(stacks::places(origin.calls));
     let count = known.map(|(place, known)| *place = Some(known)).count();
@@ -401,16 +392,10 @@ fn rule_for<'a>(
     rules.matching(&Facts {
         account: block.account,
         size: asked(block),
-        kind: text_of(&name),
+        kind: leading_text(&name),
         line: str::from_utf8(line).unwrap_or_default(),
         calls: &calls[..count],
     })
-}
-
-/// A name that zeros follow.
-fn text_of(name: &[u8; NAME]) -> &str {
-    let length = name.iter().position(|&byte| byte == 0);
-    str::from_utf8(&name[..length.unwrap_or(NAME)]).unwrap_or_default()
 }
 
 fn add(closed: &Closed, groups: &mut Table<Group>, block: &Block, memory: &impl Memory) {

@@ -139,12 +139,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.conditions
-            .iter()
-            .all(|condition| condition.holds(facts))
-    }
-
     /// Counts a block that it matches.
     pub fn count(&self, bytes: usize) {
         self.blocks.fetch_add(1, Relaxed);
@@ -215,7 +209,8 @@ impl Suppressions {
 
     /// The first rule that matches a block.
     pub fn matching(&self, facts: &Facts<'_>) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.matches(facts))
+        let holds = |rule: &Rule| rule.conditions.iter().all(|it| it.holds(facts));
+        self.rules.iter().find(|rule| holds(rule))
     }
 
     /// The rules that have matched something.

@@ -2,7 +2,6 @@
 //! run-time libraries of the sanitizers, and profilers that are preloaded.
 
 use super::next::find;
-use pyhost_os::system_call;
 use std::ffi::CStr;
 
 /// A tool that comes as a preloaded library with a malloc of its own: its name, a part of the library's name, of gcc's and of
@@ -30,7 +29,9 @@ pub fn is_named_in(preloaded: &[u8]) -> bool {
 
 /// The name of the tool at work, if there is one.
 pub fn at_work() -> Option<&'static str> {
-    if system_call::is_under_valgrind() {
+    // Valgrind has the loader load a library of its own, and takes it from the environment of processes that it does not follow.
+    let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    if preloaded.to_string_lossy().contains("vgpreload") {
         return Some("Valgrind");
     }
     let loaded = |Tool(_, _, symbol): &&Tool| !find(symbol).is_null();

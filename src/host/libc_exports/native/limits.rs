@@ -1,54 +1,46 @@
-//! `setrlimit` and `prlimit`, as the executable exports them: the heaps follow a limit from when it is set on.
+//! `setrlimit` and `prlimit`, as the executable exports them: the heaps follow a limit from when it is set on. The two limits of a
+//! call may be one.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "exports symbols")]
 
 use super::{Mode, mode};
 use crate::heap::address_limit;
-use pyhost_os::calls::{Limit, Resource};
+use pyhost_os::calls::{self, Limit, Resource};
+use std::cell::Cell;
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
-/// Sets a limit and reads the one of before, if they are not null.
-unsafe fn exchange(
+/// Sets a limit and reads the one of before, if they are given.
+fn exchange(
     process: libc::pid_t,
     resource: Resource,
-    new: *const Limit,
-    old: *mut Limit,
+    new: Option<&Cell<Limit>>,
+    old: Option<&Cell<Limit>>,
 ) -> c_int {
-    // SAFETY: the caller's duties of prlimit(2).
-    let result = unsafe { libc::syscall(libc::SYS_prlimit64, process, resource, new, old) };
-    if result == 0 && !new.is_null() && mode() != Mode::Off {
+    let result = calls::exchange_limits(process, resource, new, old);
+    if result == 0 && new.is_some() && mode() != Mode::Off {
         address_limit::look();
     }
-    result as c_int
+    result
 }
 
 /// Exports the two functions by these names.
 macro_rules! export {
     ($setrlimit:ident, $prlimit:ident) => {
         /// `setrlimit(2)`.
-        ///
-        /// # Safety
-        /// As the manual says.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $setrlimit(resource: Resource, new: *const Limit) -> c_int {
-            // SAFETY: the caller's duties.
-            unsafe { exchange(0, resource, new, null_mut()) }
+        extern "C" fn $setrlimit(resource: Resource, new: Option<&Cell<Limit>>) -> c_int {
+            exchange(0, resource, new, None)
         }
 
         /// `prlimit(2)`.
-        ///
-        /// # Safety
-        /// As the manual says.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $prlimit(
+        extern "C" fn $prlimit(
             process: libc::pid_t,
             resource: Resource,
-            new: *const Limit,
-            old: *mut Limit,
+            new: Option<&Cell<Limit>>,
+            old: Option<&Cell<Limit>>,
         ) -> c_int {
-            // SAFETY: the caller's duties.
-            unsafe { exchange(process, resource, new, old) }
+            exchange(process, resource, new, old)
         }
     };
 }

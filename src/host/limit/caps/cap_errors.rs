@@ -46,7 +46,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         thread: waiting::own_number,
         calling_thread: waiting::number,
         calling_threads: waiting::count,
-        has_gil: frames::has_gil,
+        has_gil: || frames::has_gil(),
         is_main: threads::is_main,
         main_instruction: frames::main_instruction,
         role,

@@ -43,8 +43,7 @@ pyhost_os::state! {
 /// Takes the figures of this moment, and with them the balance and the size classes if a report
 /// `shows` them. Once; later calls do nothing.
 pub fn take(gil: Gil<'_>, shows: bool) {
-    leaks::leave_out(&STATE.left);
-    leaks::leave_out(&STATE.parts);
+    leaks::leave_out(&STATE);
     STATE.left.set_once(|| of_this_moment(gil, shows));
 }
 

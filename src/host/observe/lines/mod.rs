@@ -5,9 +5,8 @@ mod settings;
 pub use settings::LineSettings;
 
 use crate::heap;
-use crate::heap::sampling::{self, Seed};
+use crate::heap::sampling;
 use crate::libc_exports::native::Mode;
-use pyhost_os::{clock, process};
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.
@@ -18,17 +17,13 @@ pub fn start(settings: LineSettings, native: Mode) -> Result<(), &'static str> {
     if native == Mode::Off {
         return Err("malloc is left to another allocator");
     }
-    match sampling::start(interval, seed.map_or_else(some_seed, Seed::Repeatable)) {
+    match sampling::start(interval, seed) {
         true => Ok(()),
         false => Err("mimalloc gives no heap"),
     }
 }
 
-fn some_seed() -> Seed {
-    Seed::Any(clock::monotonic() ^ (process::id() as u64) << 40)
-}
-
 /// Begins to sample anew, while the script runs; false if malloc is left to another allocator or there is no memory.
 pub fn begin(interval: u64) -> bool {
-    heap::has_heaps() && sampling::start(interval, some_seed())
+    heap::has_heaps() && sampling::start(interval, None)
 }

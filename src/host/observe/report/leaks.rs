@@ -16,7 +16,7 @@ pub fn describe(findings: &Findings, sink: &mut impl Sink) {
     figures!(sink, findings: blocks bytes threads);
     sink.flag("interpreters", findings.interpreters);
     sink.flag("sure", findings.is_sure());
-    sink.list("groups", findings.groups(), |group, sink| {
+    sink.list("groups", findings.groups.iter(), |group, sink| {
         sink.text("account", group.account.name());
         sink.int("block_bytes", group.size as i64);
         sink.int("blocks", group.blocks as i64);
@@ -41,7 +41,7 @@ pub fn describe(findings: &Findings, sink: &mut impl Sink) {
         sink.int("blocks", rule.blocks() as i64);
         sink.int("bytes", rule.bytes() as i64);
     });
-    sink.list("broken_pages", findings.broken(), |broken, sink| {
+    sink.list("broken_pages", findings.broken.iter(), |broken, sink| {
         sink.text("account", broken.account.name());
         sink.int("block_bytes", broken.size as i64);
         sink.int("pages", broken.pages as i64);
@@ -94,7 +94,7 @@ fn write_suppressed(findings: &Findings, out: &mut impl Write) -> fmt::Result {
 }
 
 fn write_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
-    for broken in findings.broken().iter().take(MOST_LINES) {
+    for broken in findings.broken.iter().take(MOST_LINES) {
         writeln!(
             out,
             "pyhost: a block of {} bytes of the account {} was freed twice, or written to after it was \
@@ -113,10 +113,10 @@ fn write_found(findings: &Findings, out: &mut impl Write) -> fmt::Result {
          finalisation, and nothing points there",
         plural(blocks)
     )?;
-    for group in findings.groups().iter().take(MOST_LINES) {
+    for group in findings.groups.iter().take(MOST_LINES) {
         line(group, out)?;
     }
-    match findings.groups().len().saturating_sub(MOST_LINES) {
+    match findings.groups.len().saturating_sub(MOST_LINES) {
         0 => {}
         more => writeln!(out, "  and {more} kinds more")?,
     }

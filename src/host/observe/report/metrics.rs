@@ -2,7 +2,6 @@
 
 use super::{Ending, Report};
 use crate::ledger::{HEADER, LEDGER, REPORTED, Scope, Snapshot};
-use crate::process;
 use crate::resident::Source;
 use pyhost_os::clock;
 use pyhost_record::metrics::{self, About, Form, Pid, Process};
@@ -49,7 +48,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         peak_resident: (report.resident.source == Source::HighWaterMark && !is_passing)
             .then_some(report.resident.peak),
         started: report.started,
-        cpu_seconds: Some(process::cpu_seconds()),
+        cpu_seconds: Some(clock::nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID) as f64 / 1e9),
         wall_seconds: Some(report.wall_seconds),
         exit_status: match report.ending {
             Ending::Exit(status) | Ending::QuickExit(status) => Some(status & 0xff),

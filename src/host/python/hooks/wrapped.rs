@@ -19,7 +19,7 @@ use crate::cpython::pools;
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::heap::Reallocated;
 use crate::heap::{self, sampling};
-use crate::ledger::Account;
+use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ptr::null_mut;
@@ -140,7 +140,7 @@ mod plain {
         let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
             sampling::put_back(Account::ALL[A], pointer.cast(), sample);
-            heap::count_failure(Account::ALL[A]);
+            LEDGER.count_failure(Account::ALL[A]);
         } else {
             if let Some(bytes) = before {
                 heap::release_resized::<A>(pointer.cast(), bytes);
@@ -166,7 +166,7 @@ mod plain {
     /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
     pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
         if block.is_null() {
-            heap::count_failure(Account::ALL[A]);
+            LEDGER.count_failure(Account::ALL[A]);
             return block;
         }
         // SAFETY: a block that was just made.
@@ -193,7 +193,7 @@ mod pymalloc {
         zero: bool,
     ) -> Pointer {
         if block.is_null() {
-            heap::count_failure(Account::ALL[A]);
+            LEDGER.count_failure(Account::ALL[A]);
             return block;
         }
         // SAFETY: a live block of the domain, with the GIL.
@@ -333,7 +333,7 @@ mod blocks_only {
 
     fn counted<const A: usize>(block: Pointer) -> Pointer {
         if block.is_null() {
-            heap::count_failure(Account::ALL[A]);
+            LEDGER.count_failure(Account::ALL[A]);
         } else {
             heap::book::<A>(null_mut(), 0);
         }
@@ -375,7 +375,7 @@ extern "C" fn arena_alloc<const BOOK: bool>(_ctx: Pointer, size: usize) -> Point
         pools::add_arena(arena.addr(), size);
     }
     if BOOK && arena.is_null() {
-        heap::count_failure(Account::Arena);
+        LEDGER.count_failure(Account::Arena);
     } else if BOOK && !heap::book::<ARENA>(arena.cast(), size) {
         pools::remove_arena(arena.addr(), size);
         original!(arenas(), free(arena, size));

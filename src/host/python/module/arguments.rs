@@ -6,10 +6,21 @@ use crate::ledger::{Account, Scope};
 use crate::limit::caps::OWNED;
 use pyhost_os::named::Named;
 
-/// The account of that name; None for another object.
-pub fn account(name: &Object<'_>) -> Option<Account> {
+/// The account with blocks that an `account` argument names. ValueError for another, of which `or` tells what else is one.
+pub fn account<'a>(function: &str, or: &str, name: &Object<'a>) -> Returned<'a, Account> {
     let named = name.with_text(|name| Account::of_name(str::from_utf8(name).ok()?));
-    named.flatten()
+    let named = named.flatten();
+    let named = named.filter(|it| Account::WITH_BLOCKS.contains(it));
+    named.ok_or_else(|| {
+        let is = name
+            .is_text()
+            .then(|| format!(", but is '{}'", shown(name)));
+        let text = format!(
+            "{function}: account must be {or}one of 'raw', 'mem', 'obj', 'numpy', 'native'{}",
+            is.unwrap_or_default()
+        );
+        name.gil().raise(Kind::Value, &text)
+    })
 }
 
 /// The scope that an `account` argument of a cap names, and whether maps of libraries count: all but 'owned' are as for

@@ -4,6 +4,7 @@
 use super::arguments::size;
 use super::library;
 use crate::bytes::Bytes;
+use crate::cpython::attributes;
 use crate::cpython::contexts::take_error_back;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Module, Signature, Slot, Table, This, add_class,
@@ -101,13 +102,14 @@ fn enter(budget: This<'_, Budget>) -> Returned<'_> {
     if budget.number.get() == 0 {
         let around = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
         let name = budget.name.as_deref().unwrap_or_default();
-        let number = sampling::add_unit(around, budget.bytes, name);
-        budget.number.set(number.ok_or_else(|| gil.no_memory())?);
+        let number = sampling::with_units(|units| units.add(around, budget.bytes, name));
+        let number = number.flatten().ok_or_else(|| gil.no_memory())?;
+        budget.number.set(number);
     }
     VARIABLE.set(budget.object())?;
     budget.before.set(before.map(|before| before.keep()));
     budget.is_open.set(true);
-    sampling::set_open(budget.number.get(), true);
+    sampling::with_units(|units| units.set_open(budget.number.get(), true));
     Ok(budget.object().to_owned())
 }
 
@@ -115,7 +117,7 @@ fn enter(budget: This<'_, Budget>) -> Returned<'_> {
 fn exit(budget: This<'_, Budget>) -> Returned<'_> {
     let gil = budget.gil();
     if budget.is_open.replace(false) {
-        sampling::set_open(budget.number.get(), false);
+        sampling::with_units(|units| units.set_open(budget.number.get(), false));
         take_error_back(); // it would come outside of the block
         let before = budget.before.take().map(|before| before.release(gil));
         let is_current = VARIABLE.get(gil).is_some_and(|it| it.is(budget.object()));
@@ -148,8 +150,10 @@ fn name(budget: This<'_, Budget>) -> Returned<'_> {
 }
 
 fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {
-    let figures = sampling::figures_of(budget.number.get());
-    budget.gil().unsigned(figures.as_ref().map_or(0, figure))
+    let figures = sampling::with_units(|units| units.figures(budget.number.get()));
+    budget
+        .gil()
+        .unsigned(figures.flatten().as_ref().map_or(0, figure))
 }
 
 fn repr(budget: This<'_, Budget>) -> Returned<'_> {
@@ -177,44 +181,26 @@ fn switch<'a>(module: This<'a, Module>, budget: &Object<'a>) -> Returned<'a> {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 2] = [
+pub static METHODS: Table<Method<Module>, 2> = Table::new([
     Method::plain(c"_current_budget", current, c""),
     Method::one(c"_switch_budget", switch, c""),
-];
+]);
 
 static TYPE_METHODS: Table<Method<Budget>, 2> = Table::new([
     Method::plain(c"__enter__", enter, ENTER_DOC),
     Method::any(c"__exit__", exit, EXIT_DOC),
 ]);
 
-static ATTRIBUTES: Table<Attribute<Budget>, 6> = Table::new([
-    Attribute::<Budget>::new(c"name", name, c"The name that it was given, or None."),
-    Attribute::<Budget>::new(
-        c"size_bytes",
-        |budget| budget.gil().unsigned(budget.bytes),
-        c"The bytes that the unit may have.",
-    ),
-    Attribute::<Budget>::new(
-        c"live_bytes",
-        |budget| figure(budget, |unit| unit.live),
-        c"The live bytes of the unit, with those of the budgets in it.",
-    ),
-    Attribute::<Budget>::new(
-        c"peak_bytes",
-        |budget| figure(budget, |unit| unit.peak),
-        c"The most of them so far.",
-    ),
-    Attribute::<Budget>::new(
-        c"error_bytes",
-        |budget| figure(budget, UnitFigures::error),
-        c"The standard error of live_bytes.",
-    ),
-    Attribute::<Budget>::new(
-        c"refused",
-        |budget| figure(budget, |unit| unit.refused.into()),
-        c"How many errors the budget has caused.",
-    ),
-]);
+static ATTRIBUTES: Table<Attribute<Budget>, 6> = attributes! { Budget:
+    c"name", name, c"The name that it was given, or None.";
+    c"size_bytes", |budget| budget.gil().unsigned(budget.bytes), c"The bytes that the unit may have.";
+    c"live_bytes", |budget| figure(budget, |unit| unit.live),
+        c"The live bytes of the unit, with those of the budgets in it.";
+    c"peak_bytes", |budget| figure(budget, |unit| unit.peak), c"The most of them so far.";
+    c"error_bytes", |budget| figure(budget, UnitFigures::error), c"The standard error of live_bytes.";
+    c"refused", |budget| figure(budget, |unit| unit.refused.into()),
+        c"How many errors the budget has caused.";
+};
 
 /// Adds the type to a module that is being executed.
 pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use super::arguments::{self, shown};
+use super::arguments;
 use crate::cpython::attributes;
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
@@ -90,17 +90,6 @@ struct Buffer {
     alignment: i64,
 }
 
-fn account_named<'a>(name: &Object<'a>) -> Returned<'a, Account> {
-    let named = arguments::account(name).filter(|it| Account::WITH_BLOCKS.contains(it));
-    named.ok_or_else(|| {
-        let text = format!(
-            "buffer: account must be one of 'raw', 'mem', 'obj', 'numpy', 'native', but is '{}'",
-            shown(name)
-        );
-        name.gil().raise(Kind::Value, &text)
-    })
-}
-
 fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<3> =
         Signature::new(c"O|$OU:buffer", [c"nbytes", c"align", c"account"]);
@@ -119,7 +108,7 @@ fn new<'a>(class: Class<'a, Buffer>, arguments: Arguments<'a>) -> Returned<'a> {
         return Err(gil.raise(Kind::Value, &text));
     }
     let account = match name {
-        Some(name) => account_named(name)?,
+        Some(name) => arguments::account("buffer", "", name)?,
         None => Account::Numpy,
     };
     let natural = match account {

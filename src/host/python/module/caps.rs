@@ -4,7 +4,7 @@
 use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;
 use crate::bytes::Bytes;
-use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
+use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::{self, big_blocks};
 use crate::ledger::Scope;
@@ -157,11 +157,11 @@ fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 6] = [
+pub static METHODS: Table<Method<Module>, 6> = Table::new([
     Method::named(c"set_cap", set_cap, SET_DOC),
     Method::named(c"get_cap", get_cap, GET_DOC),
     Method::named(c"headroom", headroom, HEADROOM_DOC),
     Method::plain(c"last_refusal", last_refusal, LAST_DOC),
     Method::plain(c"big_blocks", big_blocks, BLOCKS_DOC),
     Method::one(c"on_pressure", on_pressure, PRESSURE_DOC),
-];
+]);

@@ -1,7 +1,7 @@
 //! `pyhost.check_heap()`.
 
 use crate::check::stacks::{self, Text};
-use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Kind, Returned};
 use crate::cpython::several_gils;
 use crate::descriptor::in_memory_of;
@@ -57,7 +57,7 @@ fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
     let list = gil.list()?;
     let text = text_of(&file).ok_or_else(|| gil.no_memory())?;
     for text in entries(&String::from_utf8_lossy(&text)) {
-        list.append(&*gil.text(text)?)?;
+        list.append(&*gil.text(&text)?)?;
     }
     Ok(list)
 }
@@ -75,21 +75,19 @@ fn text_of(file: &Fd) -> Option<MmapVec<u8>> {
 }
 
 /// The parts of a text that begin with a line that is not indented, without the line's end.
-fn entries(text: &str) -> impl Iterator<Item = &str> {
-    let is_begin = |at: &usize| *at == 0 || !text[*at..].starts_with(' ');
-    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
-    let mut starts = starts
-        .filter(|&at| at < text.len())
-        .filter(is_begin)
-        .peekable();
-    std::iter::from_fn(move || {
-        let start = starts.next()?;
-        let end = starts.peek().copied().unwrap_or(text.len());
-        Some(text[start..end].trim_end_matches('\n'))
-    })
+fn entries(text: &str) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match entries.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(entry) => entry.extend(["\n", line]),
+            None => entries.push(line.to_owned()),
+        }
+    }
+    entries
 }
 
-pub const METHODS: [Method<Module>; 1] = [Method::plain(c"check_heap", check_heap, DOC)];
+pub static METHODS: Table<Method<Module>, 1> =
+    Table::new([Method::plain(c"check_heap", check_heap, DOC)]);
 
 #[cfg(test)]
 mod tests {
@@ -97,8 +95,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_a_line_and_what_is_indented_below_it() {
-        let found: Vec<&str> = entries("a\n  b:\n    c\nd\ne\n  f\n").collect();
+        let found = entries("a\n  b:\n    c\nd\ne\n  f\n");
         assert_eq!(found, ["a\n  b:\n    c", "d", "e\n  f"]);
-        assert_eq!(entries("").count(), 0);
+        assert!(entries("").is_empty());
     }
 }

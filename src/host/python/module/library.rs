@@ -207,13 +207,13 @@ pub fn add<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 5] = [
+pub static METHODS: Table<Method<Module>, 5> = Table::new([
     GET,
     NAMES,
     Method::plain(c"_moment", moment, c""),
     Method::one(c"_text", text, c""),
     Method::one(c"_size", size, c""),
-];
+]);
 
 fn fill_plugin<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let globals = run(module.gil(), &PLUGIN)?;
@@ -226,7 +226,7 @@ fn fill_plugin<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
 }
 
 static FILL_PLUGIN: Execute = Execute::new(fill_plugin);
-static PLUGIN_MODULE: Definition = Definition::new::<0>(PLUGIN_NAME, None, None, &FILL_PLUGIN);
+static PLUGIN_MODULE: Definition = Definition::new(PLUGIN_NAME, c"", &FILL_PLUGIN);
 
 /// Makes `import pyhost_pytest` work. Before initialisation.
 pub fn register() {

@@ -1,7 +1,7 @@
 //! `pyhost.lines()`: which lines of Python allocated, as an object.
 
 use super::library;
-use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Object, Returned};
 use crate::observe::{peak, report, resident_peak};
 use pyhost_record::origin::{is_users, package};
@@ -50,7 +50,7 @@ fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 2] = [
+pub static METHODS: Table<Method<Module>, 2> = Table::new([
     Method::plain(c"lines", lines, DOC),
     Method::one(c"_origin", origin, c""),
-];
+]);

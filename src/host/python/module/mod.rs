@@ -28,6 +28,7 @@ use crate::cpython::functions::{
 };
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
+use crate::heap::sampling::Samples;
 use crate::heap::{self, region};
 use crate::ledger::{HEADER, LEDGER};
 use crate::observe::exit_report;
@@ -128,7 +129,7 @@ fn reset_peak_memory_stats(module: This<'_, Module>) -> Returned<'_> {
 fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let marked = name.with_text(|text| {
         HEADER.mark(&String::from_utf8_lossy(text), clock::monotonic());
-        heap::sampling::mark();
+        heap::sampling::with(Samples::mark);
     });
     let text = "expected the name of a mark, a str";
     marked.ok_or_else(|| module.gil().raise(Kind::Type, text))?;
@@ -137,17 +138,14 @@ fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
 
 fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let gil = module.gil();
-    let account = arguments::account(name);
+    let account = arguments::account("_walk", "", name)?;
     // Nothing allocates in the walked heap between the two counts.
     let ledger = LEDGER.snapshot();
-    let found = account.and_then(|account| {
-        let found = heap::walk(account)?;
-        Some((ledger.account(account), found))
-    });
-    let Some((booked, found)) = found else {
+    let Some(found) = heap::walk(account) else {
         let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
         return Err(gil.raise(Kind::Value, text));
     };
+    let booked = ledger.account(account);
     let booked = [booked.live_bytes, booked.live_blocks];
     library::numbers(gil, [booked[0], booked[1], found.bytes, found.blocks])
 }
@@ -187,8 +185,8 @@ fn describe_chunk(chunk: &ChunkView, sink: &mut impl Sink) {
     sink.int("bin", chunk.bin as i64);
 }
 
-/// The module's own functions; those of its parts follow.
-const FUNCTIONS: [Method<Module>; 6] = [
+/// The functions of this file.
+static FUNCTIONS: Table<Method<Module>, 6> = Table::new([
     Method::plain(c"memory_stats", memory_stats, MEMORY_STATS_DOC),
     Method::plain(
         c"reset_peak_memory_stats",
@@ -199,47 +197,20 @@ const FUNCTIONS: [Method<Module>; 6] = [
     Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     Method::one(c"mark", mark, MARK_DOC),
     Method::one(c"_walk", walk, WALK_DOC),
-];
-
-const PARTS: [&[Method<Module>]; 9] = [
-    &FUNCTIONS,
-    &budget::METHODS,
-    &caps::METHODS,
-    &heap_check::METHODS,
-    &library::METHODS,
-    &lines::METHODS,
-    &profile::METHODS,
-    &repeats::METHODS,
-    &sizes::METHODS,
-];
-
-const METHOD_COUNT: usize = {
-    let (mut count, mut part) = (0, 0);
-    while part < PARTS.len() {
-        count += PARTS[part].len();
-        part += 1;
-    }
-    count
-};
-
-const fn all_methods() -> [Method<Module>; METHOD_COUNT] {
-    let mut all = [FUNCTIONS[0]; METHOD_COUNT];
-    let (mut next, mut part, mut first) = (0, 0, 0);
-    while next < METHOD_COUNT {
-        if next - first == PARTS[part].len() {
-            (part, first) = (part + 1, next);
-        }
-        all[next] = PARTS[part][next - first];
-        next += 1;
-    }
-    all
-}
-
-static METHODS: Table<Method<Module>, METHOD_COUNT> = Table::new(all_methods());
+]);
 
 fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     let active = module.gil().bool(true)?;
     module.module_dictionary()?.set(c"active", &active)?;
+    module.add_functions(&FUNCTIONS)?;
+    module.add_functions(&budget::METHODS)?;
+    module.add_functions(&caps::METHODS)?;
+    module.add_functions(&heap_check::METHODS)?;
+    module.add_functions(&library::METHODS)?;
+    module.add_functions(&lines::METHODS)?;
+    module.add_functions(&profile::METHODS)?;
+    module.add_functions(&repeats::METHODS)?;
+    module.add_functions(&sizes::METHODS)?;
     budget::add(module)?;
     buffer::add(module)?;
     limit::add(module)?;
@@ -249,7 +220,7 @@ fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
 }
 
 static FILL: Execute = Execute::new(fill);
-static MODULE: Definition = Definition::new(NAME, Some(DOC), Some(&METHODS), &FILL);
+static MODULE: Definition = Definition::new(NAME, DOC, &FILL);
 
 /// Makes `import pyhost` work. Before initialisation.
 pub fn register() {

@@ -10,7 +10,7 @@
 use super::{library, track_spans as spans};
 use crate::bytes::Expected;
 use crate::cpython::frames;
-use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Object, Returned, or_none};
 use crate::heap::{self, gate};
 use crate::ledger::{Account, LEDGER, REPORTED, Scope, Snapshot};
@@ -331,7 +331,7 @@ pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], file: Option<Vec<u8>>
 }
 
 /// The functions, for the module's table.
-pub const METHODS: [Method<Module>; 7] = [
+pub static METHODS: Table<Method<Module>, 7> = Table::new([
     Method::one(c"_profile_write", write_page, c""),
     Method::plain(c"_profile_forget", forget, c""),
     Method::one(c"_profile_watch", watch, c""),
@@ -339,4 +339,4 @@ pub const METHODS: [Method<Module>; 7] = [
     Method::any(c"_profile_line", monitoring_calls::<1>, c""),
     Method::any(c"_profile_start", monitoring_calls::<-1>, c""),
     Method::any(c"_profile_end", monitoring_calls::<0>, c""),
-];
+]);

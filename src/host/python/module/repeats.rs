@@ -2,7 +2,7 @@
 //! own, so that what is kept of one call is nothing that the next one has grown by.
 
 use super::library::numbers;
-use crate::cpython::functions::{Method, Module, This};
+use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::histogram::{Histogram, SizeClass, Taken};
 use crate::heap::sampling;
@@ -193,11 +193,11 @@ fn end(module: This<'_, Module>) -> Returned<'_> {
     Ok(module.gil().none())
 }
 
-pub const METHODS: [Method<Module>; 6] = [
+pub static METHODS: Table<Method<Module>, 6> = Table::new([
     Method::plain(c"_repeats_on", on, c""),
     Method::one(c"_repeats_begin", begin, c""),
     Method::plain(c"_repeats_take", take, c""),
     Method::plain(c"_repeats_figures", figures, c""),
     Method::plain(c"_repeats_lines", lines, c""),
     Method::plain(c"_repeats_end", end, c""),
-];
+]);

@@ -2,8 +2,8 @@
 
 use super::arguments;
 use super::dictionary::Dictionary;
-use crate::cpython::functions::{Arguments, Method, Module, Signature, This};
-use crate::cpython::objects::{Gil, Kind, Returned};
+use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
+use crate::cpython::objects::{Gil, Returned};
 use crate::heap::histogram::{Histogram, Taken};
 use crate::ledger::Account;
 use crate::observe::balance;
@@ -40,17 +40,9 @@ Returns None where the kernel does not tell what is resident.";
 fn account<'a>(function: &str, arguments: Arguments<'a>) -> Returned<'a, Option<Account>> {
     const SIGNATURE: Signature<1> = Signature::new(c"|O", [c"account"]);
     let [name] = arguments.parse(&SIGNATURE)?;
-    let Some(name) = name.filter(|name| !name.is_none()) else {
-        return Ok(None);
-    };
-    let named = arguments::account(name).filter(|it| Account::WITH_BLOCKS.contains(it));
-    let account = named.ok_or_else(|| {
-        let text = format!(
-            "{function}: account must be None or one of 'raw', 'mem', 'obj', 'numpy', 'native'"
-        );
-        name.gil().raise(Kind::Value, &text)
-    })?;
-    Ok(Some(account))
+    let name = name.filter(|name| !name.is_none());
+    name.map(|name| arguments::account(function, "None or ", name))
+        .transpose()
 }
 
 fn classes(gil: Gil<'_>) -> Returned<'_, Taken> {
@@ -95,8 +87,8 @@ fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
     }
 }
 
-pub const METHODS: [Method<Module>; 3] = [
+pub static METHODS: Table<Method<Module>, 3> = Table::new([
     Method::named(c"size_histogram", size_histogram, HISTOGRAM_DOC),
     Method::named(c"fragmentation", fragmentation, FRAGMENTATION_DOC),
     Method::plain(c"balance_sheet", balance_sheet, BALANCE_DOC),
-];
+]);

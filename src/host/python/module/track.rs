@@ -166,7 +166,7 @@ impl Track {
             if self.is_precise {
                 LEDGER.end_precise();
             }
-            heap::sampling::end_span(begun.number);
+            heap::sampling::with(|samples| samples.end_span(begun.number));
             self.state.set(State::Closed(measured));
         }
     }
@@ -174,7 +174,7 @@ impl Track {
     /// Gives the lines of a block that has ended back.
     fn forget(&self) {
         if let State::Closed(measured) = self.state.get() {
-            heap::sampling::forget_span(measured.number);
+            heap::sampling::with(|samples| samples.forget_span(measured.number));
         }
     }
 }

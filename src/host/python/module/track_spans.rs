@@ -20,18 +20,13 @@ struct Span {
 }
 
 /// The ledger's peaks, and the highest resident size that was seen.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct SpanPeaks {
     pub ledger: Peaks,
     pub resident: u64,
 }
 
 impl SpanPeaks {
-    const NONE: SpanPeaks = SpanPeaks {
-        ledger: Peaks::NONE,
-        resident: 0,
-    };
-
     fn raise(&mut self, other: &SpanPeaks) {
         self.ledger.raise(&other.ledger);
         self.resident = self.resident.max(other.resident);
@@ -84,7 +79,7 @@ pub fn number() -> u64 {
 
 /// Begins a span: the figures of its first moment. None if there is no memory.
 pub fn begin(number: u64) -> Option<Snapshot> {
-    let peaks = SpanPeaks::NONE;
+    let peaks = SpanPeaks::default();
     with_spans(|spans| {
         spans.end_segment();
         let is_open = spans.open.push(Span { number, peaks });
@@ -98,7 +93,7 @@ pub fn end(number: u64) -> (Snapshot, SpanPeaks) {
         let snapshot = LEDGER.snapshot();
         spans.end_segment();
         let span = spans.place(number).map(|at| spans.open.swap_remove(at));
-        (snapshot, span.map_or(SpanPeaks::NONE, |span| span.peaks))
+        (snapshot, span.map(|span| span.peaks).unwrap_or_default())
     })
 }
 

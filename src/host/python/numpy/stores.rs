@@ -7,7 +7,7 @@ use crate::check::faults::fails_of;
 use crate::heap::{
     self, Reallocated, array_blocks, checked_blocks, guards, placement, pool, region, sampling,
 };
-use crate::ledger::Account;
+use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::next;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -87,7 +87,7 @@ impl Store for System {
             false => next::malloc(size.max(1)),
         };
         if pointer.is_null() {
-            heap::count_failure(Account::Numpy);
+            LEDGER.count_failure(Account::Numpy);
             return pointer;
         }
         // SAFETY: a live block of that malloc, which nobody else has.
@@ -119,7 +119,7 @@ unsafe fn system_reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
         let moved = next::realloc(pointer, size.max(1));
         if moved.is_null() {
             sampling::put_back(Account::Numpy, pointer, sample);
-            heap::count_failure(Account::Numpy);
+            LEDGER.count_failure(Account::Numpy);
         } else {
             let after = next::usable_size(moved);
             if (moved, after) == (pointer, before) {

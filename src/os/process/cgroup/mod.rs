@@ -72,52 +72,32 @@ fn limit_below(root: &Path) -> Option<GroupLimit> {
     limits.min_by_key(|found| found.bytes)
 }
 
-/// All limits that bind a process of the group, the nearest first.
+/// All limits that bind a process of the group, the nearest first. Ends below the first ancestor that is not charged for its
+/// descendants, as version 1 has them.
 fn limits(group: &Group) -> Vec<GroupLimit> {
-    match group.version {
-        Version::V1 => limits_v1(group),
-        Version::V2 => limits_v2(group),
-    }
-}
-
-fn limits_v2(group: &Group) -> Vec<GroupLimit> {
-    let mut found = Vec::new();
-    for folder in group.folders() {
-        for name in ["memory.max", "memory.high"] {
-            found.extend(number(folder, name).map(|bytes| GroupLimit {
-                bytes,
-                version: Version::V2,
-                name,
-                folder: folder.to_owned(),
-            }));
-        }
-    }
-    found
-}
-
-/// Ends below the first ancestor that is not charged for its descendants.
-fn limits_v1(group: &Group) -> Vec<GroupLimit> {
     let mut found = Vec::new();
     let at = |name, folder: &Path, bytes| GroupLimit {
         bytes,
-        version: Version::V1,
+        version: group.version,
         name,
         folder: folder.to_owned(),
+    };
+    let names: &[&str] = match group.version {
+        Version::V1 => &["memory.limit_in_bytes"],
+        Version::V2 => &["memory.max", "memory.high"],
     };
     let mut nearest: Option<&Path> = None;
     for folder in group.folders() {
         if nearest.is_some() && number(folder, "memory.use_hierarchy") == Some(0) {
             break;
         }
-        let name = "memory.limit_in_bytes";
-        if let Some(bytes) = number(folder, name) {
-            found.push(at(name, folder, bytes));
-        }
+        let limit = |&name| Some(at(name, folder, number(folder, name)?));
+        found.extend(names.iter().filter_map(limit));
         if nearest.is_none() && folder.is_dir() {
             nearest = Some(folder);
         }
     }
-    // Last, so that it stands only for limits that no file above has: that of ancestors out of sight.
+    // Last, so that it stands only for limits that no file above has: that of ancestors out of sight, in version 1.
     let statistics = nearest.and_then(|folder| fs::read(folder.join("memory.stat")).ok());
     let of_all = watch::field(
         &statistics.unwrap_or_default(),

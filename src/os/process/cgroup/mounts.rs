@@ -86,23 +86,13 @@ fn mount(line: &[u8]) -> Option<Mount> {
 
 /// Undoes the kernel's `\040` for space, tab, newline and backslash.
 fn unescaped(field: &[u8]) -> PathBuf {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| {
-            let text = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(text, 8).ok()
-        });
-        match octal {
-            Some(escaped) if byte == b'\\' => {
-                plain.push(escaped);
-                rest = &after[3..];
-            }
-            _ => {
-                plain.push(byte);
-                rest = after;
-            }
-        }
+    let mut parts = field.split(|&byte| byte == b'\\');
+    let mut plain = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let digits = part.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(escaped.unwrap_or(b'\\'));
+        plain.extend(&part[escaped.map_or(0, |_| 3)..]);
     }
     PathBuf::from(OsStr::from_bytes(&plain))
 }

@@ -12,7 +12,7 @@
 use super::{GroupLimit, Version};
 use crate::errno::KeptErrno;
 use crate::file::{Fd, identity};
-use crate::process::small_file::{open, read, read_once};
+use crate::process::small_file::{kilobytes, number, open, read, read_once};
 use std::ffi::{CString, c_int};
 #[cfg(test)]
 use std::os::fd::AsRawFd;
@@ -85,7 +85,7 @@ impl Watch {
                 let mut buffer = [0; 32];
                 let usage = self.kernel.as_ref().and_then(|file| {
                     let line = file.read(&mut buffer)?;
-                    decimal(line.strip_suffix(b"\n")?)
+                    number(line.strip_suffix(b"\n")?)
                 });
                 charged.kernel = usage.map_or(0, |usage| part_of_kernel(usage, charged, threads));
                 Some(charged)
@@ -103,7 +103,8 @@ pub fn own() -> Option<Charged> {
 }
 
 fn own_in(status: &[u8]) -> Option<Charged> {
-    let bytes = |name: &[u8]| kilobytes(status, name);
+    let value = |name: &[u8]| lines(status).find_map(|line| line.strip_prefix(name));
+    let bytes = |name: &[u8]| kilobytes(value(name)?);
     Some(Charged {
         anonymous: bytes(b"RssAnon:")?,
         shared: bytes(b"RssShmem:")?,
@@ -115,8 +116,7 @@ fn threads() -> u64 {
     let mut buffer = [0; FILE_BYTES];
     let status = read_once(c"/proc/self/status", &mut buffer);
     let line = status.and_then(|text| lines(text).find_map(|line| line.strip_prefix(b"Threads:")));
-    line.and_then(|rest| decimal(rest.trim_ascii()))
-        .unwrap_or(1)
+    line.and_then(number).unwrap_or(1)
 }
 
 fn charged_v2(text: &[u8]) -> Option<Charged> {
@@ -182,29 +182,13 @@ fn kernel_bound(charged: Charged, threads: u64) -> u64 {
 
 /// The number of a line `NAME NUMBER`; None if there is no such whole line.
 pub fn field(text: &[u8], name: &[u8]) -> Option<u64> {
-    lines(text).find_map(|line| decimal(line.strip_prefix(name)?.strip_prefix(b" ")?))
-}
-
-/// The bytes of a line such as `RssAnon:\t     112 kB`.
-fn kilobytes(text: &[u8], name: &[u8]) -> Option<u64> {
-    let line = lines(text).find_map(|line| line.strip_prefix(name))?;
-    decimal(line.strip_suffix(b" kB")?.trim_ascii())?.checked_mul(1024)
+    lines(text).find_map(|line| number(line.strip_prefix(name)?.strip_prefix(b" ")?))
 }
 
 /// The lines that end: a last one without its newline may have lost digits.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = text.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
     text[..whole].split(|&byte| byte == b'\n')
-}
-
-fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |number, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
 }
 
 /// A file that is read again and again, by a descriptor that the script may close behind it.

@@ -61,33 +61,29 @@ fn take(own: usize, patience: u32) -> bool {
 
 /// Gives the table, made if need be, to `work`; None if that cannot be.
 pub fn with_table<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
-    with_signals_blocked(PATIENCE, work)
+    with_patience(PATIENCE, work)
 }
 
 /// As [`with_table`], for a caller inside the allocator, for which a thread that forks may wait with the lock: None if
 /// another thread has it for long.
 pub fn with_table_at_once<T>(work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
-    with_signals_blocked(SHORT_PATIENCE, work)
+    with_patience(SHORT_PATIENCE, work)
 }
 
-fn with_signals_blocked<T>(patience: u32, run: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
+fn with_patience<T>(patience: u32, work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
     let signals = change_signal_mask(u64::MAX);
-    let answer = with_lock(patience, run);
-    change_signal_mask(signals);
-    answer
-}
-
-fn with_lock<T>(patience: u32, work: impl FnOnce(&mut Table<'static>) -> T) -> Option<T> {
-    if !take(heap::thread_number(), patience) {
-        return None;
-    }
-    let answer = STATE.table.try_hold().and_then(|mut table| {
+    let is_taken = take(heap::thread_number(), patience);
+    let table = is_taken.then(|| STATE.table.try_hold()).flatten();
+    let answer = table.and_then(|mut table| {
         if table.is_none() {
             *table = make();
         }
         table.as_mut().map(work)
     });
-    STATE.holder.store(0, Release);
+    if is_taken {
+        STATE.holder.store(0, Release);
+    }
+    change_signal_mask(signals);
     answer
 }
 

@@ -113,23 +113,15 @@ impl<'a> Table<'a> {
         self.remove(range.start, range.end);
         let place = self.behind(range.start);
         let joins_next = place < self.length && self.ranges[place].continues(&range);
+        let end = match joins_next {
+            true => self.take_out(place).end,
+            false => range.end,
+        };
         if place > 0 && range.continues(&self.ranges[place - 1]) {
-            self.widen(place - 1, range.end);
-            if joins_next {
-                let next = self.take_out(place);
-                self.widen(place - 1, next.end);
-            }
+            self.widen(place - 1, end);
             return true;
         }
-        if joins_next {
-            let next = self.take_out(place);
-            let joined = Range {
-                end: next.end,
-                ..range
-            };
-            return self.place_at(place, joined);
-        }
-        self.place_at(place, range)
+        self.place_at(place, Range { end, ..range })
     }
 
     /// Takes the addresses between `start` and `end` out.
