@@ -1,12 +1,11 @@
 //! Sites: an account, a call stack and a thread, with their sums.
 
 use crate::ages::Births;
-use crate::chance::Weight;
 use crate::highest::Highest;
-use crate::index::{Index, hash};
+use crate::index::{Index, Numbered, hash};
 use crate::spans::{AtMoment, SpanView, Spans};
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::Sum;
+use crate::sum::{Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
@@ -113,12 +112,6 @@ struct Sums {
     noted: [Noted; MOMENTS.len()],
 }
 
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    hash: u64,
-    number: u32,
-}
-
 /// Words of a site; see [`Sites::words_of`].
 pub const WORDS: usize = 29;
 /// Where the numbers of a site's moments are, behind its key and its sums.
@@ -147,7 +140,7 @@ pub struct Heights {
 /// All sites.
 pub struct Sites {
     sums: MmapVec<Sums>,
-    index: Index<Entry>,
+    index: Index<Numbered>,
     peak: Highest,
     account_peaks: [Highest; ACCOUNTS],
     resident_peaks: u32,
@@ -177,12 +170,12 @@ impl Sites {
     pub fn of(&mut self, key: Key, most: usize) -> Option<u32> {
         let hash = hash(key.word()) | 1;
         let sums = &self.sums;
-        let is_it = |entry: &Entry| sums[entry.number as usize].key == key;
-        if let Some(entry) = self.index.find(hash, |entry| entry.hash, is_it) {
-            return Some(entry.number);
+        let known = self.index.number(hash, |number| sums[number].key == key);
+        if known.is_some() {
+            return known;
         }
-        let number = u32::try_from(self.sums.len()).ok()?;
-        if self.sums.len() >= most {
+        let number = self.sums.len();
+        if number >= most {
             return None;
         }
         let site = Sums {
@@ -196,12 +189,8 @@ impl Sites {
                 number: self.number_of(moment, key.account),
             }),
         };
-        if !self.sums.push(site) {
-            return None;
-        }
-        self.index
-            .insert(Entry { hash, number }, |entry| entry.hash)?;
-        Some(number)
+        let is_kept = self.sums.push(site);
+        is_kept.then(|| self.index.enter(hash, number))?
     }
 
     /// The number of the latest moment of a kind.
@@ -241,15 +230,6 @@ impl Sites {
         }
     }
 
-    pub fn allocated(&mut self, site: u32, weight: Weight, birth: u32, is_in_total: bool) {
-        let site = self.changing(site);
-        site.live += weight;
-        site.allocated += weight;
-        site.births.add(weight.bytes, birth);
-        let account = site.key.account;
-        self.count(account, weight.bytes, is_in_total);
-    }
-
     /// `beside` is the account that is not part of the total.
     pub fn freed(&mut self, site: u32, weight: Weight, birth: u32, beside: u8) {
         let site = self.changing(site);
@@ -259,7 +239,7 @@ impl Sites {
         self.count(account, -weight.bytes, account != beside);
     }
 
-    /// A block is still live that was taken off by [`Self::freed`]: `kept` of it, and `growth`, which was allocated since.
+    /// A block is live, of which `growth` is allocated now, and `kept` was taken off by [`Self::freed`] before.
     pub fn grown(&mut self, site: u32, kept: Weight, growth: Weight, birth: u32, beside: u8) {
         let all = kept + growth;
         let site = self.changing(site);

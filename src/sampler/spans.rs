@@ -4,7 +4,7 @@
 //! not grown. Spans nest and overlap in any way: none of them changes another, or a mark.
 
 use crate::highest::Highest;
-use crate::index::Index;
+use crate::index::{Index, Numbered};
 use crate::sum::Sum;
 use pyhost_os::mmap_vec::MmapVec;
 
@@ -49,13 +49,6 @@ struct Changed {
     end: AtMoment,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// The site's number and one.
-    key: u64,
-    place: u32,
-}
-
 /// A block of code.
 pub struct Span {
     number: u64,
@@ -63,7 +56,8 @@ pub struct Span {
     account: Option<u8>,
     peak: Highest,
     changed: MmapVec<Changed>,
-    index: Index<Entry>,
+    /// The places of the sites, by their number and one.
+    index: Index<Numbered>,
     has_ended: bool,
     /// A site could not be noted, for want of memory.
     is_broken: bool,
@@ -72,16 +66,15 @@ pub struct Span {
 impl Span {
     fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
         let key = u64::from(site) + 1;
-        let found = self.index.find(key, |entry| entry.key, |_| true);
         let number = self.peak.times;
-        if let Some(entry) = found {
-            let changed = &mut self.changed[entry.place as usize];
+        if let Some(place) = self.index.number(key, |_| true) {
+            let changed = &mut self.changed[place as usize];
             if changed.number != number {
                 (changed.noted, changed.number) = (now, number);
             }
             return;
         }
-        let place = self.changed.len() as u32;
+        let place = self.changed.len();
         let changed = Changed {
             site,
             account,
@@ -90,8 +83,7 @@ impl Span {
             number,
             end: now,
         };
-        let mut enter = |entry| self.index.insert(entry, |entry| entry.key);
-        let is_noted = self.changed.push(changed) && enter(Entry { key, place }).is_some();
+        let is_noted = self.changed.push(changed) && self.index.enter(key, place).is_some();
         self.is_broken |= !is_noted;
     }
 }
@@ -196,7 +188,7 @@ impl Spans {
             let sum = match view {
                 SpanView::AtPeak => at_peak.grown_since(changed.begin),
                 SpanView::Grown => end.grown_since(changed.begin),
-                SpanView::Allocated => end.allocated.since(changed.begin.allocated),
+                SpanView::Allocated => end.allocated - changed.begin.allocated,
             };
             let is_of_scope = span
                 .account

@@ -1,15 +1,20 @@
-//! Sums of weights.
+//! Weights of samples, and their sums.
 
-use crate::chance::Weight;
-use std::ops::{AddAssign, SubAssign};
+use derive_more::{Add, AddAssign, Sub, SubAssign};
 
-/// A sum of weights, with its sampling error.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The bytes and blocks that samples stand for, with their sampling error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Add, AddAssign, Sub, SubAssign)]
 pub struct Sum {
-    bytes: f64,
-    blocks: f64,
-    variance: f64,
+    /// Bytes.
+    pub bytes: f64,
+    /// Blocks.
+    pub blocks: f64,
+    /// The estimated variance of the bytes.
+    pub variance: f64,
 }
+
+/// The sum of one sample.
+pub type Weight = Sum;
 
 impl Sum {
     /// Nothing.
@@ -18,6 +23,38 @@ impl Sum {
         blocks: 0.0,
         variance: 0.0,
     };
+
+    /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
+    pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
+        let probability = match interval {
+            0 | 1 => 1.0,
+            // 1 - exp(-x), without the loss of digits for a small x.
+            _ => -f64::exp_m1(-(counted as f64) / interval as f64),
+        };
+        let weight = bytes as f64 / probability;
+        Sum {
+            bytes: weight,
+            blocks: 1.0 / probability,
+            variance: weight * weight * (1.0 - probability),
+        }
+    }
+
+    /// Of bytes that are no block of their own.
+    pub fn without_block(self) -> Self {
+        Sum {
+            blocks: 0.0,
+            ..self
+        }
+    }
+
+    /// Of a share of the bytes of the same blocks.
+    pub fn scaled(self, share: f64) -> Self {
+        Sum {
+            bytes: self.bytes * share,
+            variance: self.variance * share * share,
+            ..self
+        }
+    }
 
     /// Estimated bytes.
     pub fn bytes(&self) -> i64 {
@@ -50,18 +87,8 @@ impl Sum {
         let came = allocated.variance - marked.variance;
         let went = came - (self.variance - before.variance);
         Sum {
-            bytes: self.bytes - before.bytes,
-            blocks: self.blocks - before.blocks,
             variance: (came + went).min(self.variance + before.variance),
-        }
-    }
-
-    /// What was added since the sum was `before`.
-    pub fn since(self, before: Sum) -> Sum {
-        Sum {
-            bytes: self.bytes - before.bytes,
-            blocks: self.blocks - before.blocks,
-            variance: self.variance - before.variance,
+            ..self - before
         }
     }
 
@@ -81,35 +108,10 @@ impl Sum {
     }
 
     /// The sum for `factor` times as many samples.
-    pub(crate) fn scaled(self, factor: f64) -> Sum {
+    pub(crate) fn times(self, factor: f64) -> Sum {
         Sum {
-            bytes: self.bytes * factor,
             blocks: self.blocks * factor,
-            variance: self.variance * factor * factor,
+            ..self.scaled(factor)
         }
-    }
-}
-
-impl AddAssign<Weight> for Sum {
-    fn add_assign(&mut self, weight: Weight) {
-        self.bytes += weight.bytes;
-        self.blocks += weight.blocks;
-        self.variance += weight.variance;
-    }
-}
-
-impl SubAssign<Weight> for Sum {
-    fn sub_assign(&mut self, weight: Weight) {
-        self.bytes -= weight.bytes;
-        self.blocks -= weight.blocks;
-        self.variance -= weight.variance;
-    }
-}
-
-impl AddAssign for Sum {
-    fn add_assign(&mut self, other: Sum) {
-        self.bytes += other.bytes;
-        self.blocks += other.blocks;
-        self.variance += other.variance;
     }
 }

@@ -356,7 +356,7 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
     let last = &threads[THREAD_NAMES..];
     assert_eq!(last, [Thread::Others, Thread::Main, Thread::Unnamed]);
     // The names are all that is kept of a thread.
-    assert_eq!(samples.stacks.counts()[1], 2 + THREAD_NAMES);
+    assert_eq!(samples.stacks.texts.len(), 2 + THREAD_NAMES);
     assert_eq!(samples.frames(), 1);
 }
 

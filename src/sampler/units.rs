@@ -6,9 +6,9 @@
 //!
 //! As [`crate::Samples`] this is plain data behind the caller's lock, in memory of the system alone.
 
-use crate::chance::Weight;
 use crate::hidden;
-use crate::index::Index;
+use crate::index::{Index, Keyed};
+use crate::sum::Weight;
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
@@ -107,6 +107,12 @@ pub struct UnitSample {
     variance: u64,
     unit: UnitNumber,
     generation: u32,
+}
+
+impl Keyed for UnitSample {
+    fn key(&self) -> u64 {
+        self.address
+    }
 }
 
 /// All units of a process, and their samples.
@@ -255,7 +261,7 @@ impl Units {
         let is_replaced = self.take_out(address).is_some();
         self.at(sample.unit)
             .filter(|unit| unit.references > 0 && unit.generation == sample.generation)?;
-        self.samples.insert(sample, |entry| entry.address)?;
+        self.samples.insert(sample)?;
         let mut number = sample.unit;
         while let Some(unit) = self.at(number) {
             unit.references += u32::from(number == sample.unit);
@@ -270,9 +276,7 @@ impl Units {
 
     /// Takes out the sample at `address`, which is freed, or may come back by [`Self::put_back`].
     pub fn take_out(&mut self, address: usize) -> Option<UnitSample> {
-        let sample = self
-            .samples
-            .remove(hidden(address), |entry| entry.address)?;
+        let sample = self.samples.remove(hidden(address))?;
         let mut number = sample.unit;
         while let Some(unit) = self.at(number) {
             let figures = &mut unit.figures;
