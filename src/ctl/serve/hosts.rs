@@ -53,11 +53,11 @@ fn process<'a>(
     for cap in &record.caps {
         caps[cap.scope.index()] = Some(cap.bytes);
     }
-    let other = Some(host.identity.pid_namespace).filter(|&other| other != namespace);
+    let other = Some(host.entry.identity.pid_namespace).filter(|&other| other != namespace);
     Process {
         pid: Some(Pid {
             namespace: other,
-            id: host.identity.pid,
+            id: host.entry.identity.pid,
         }),
         about: About {
             command,
