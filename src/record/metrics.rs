@@ -190,19 +190,8 @@ impl<W: Write> Samples<'_, W> {
         let accounts = REPORTED.iter().copied();
         let accounts = accounts.filter(|&account| is_shown(process, account));
         match &self.family.source {
-            Source::Accounts(read) => {
-                for account in accounts {
-                    let value = Value::Whole(read(process, account));
-                    self.write(&[("account", account.name())], Some(process), &value)?;
-                }
-            }
             Source::Scopes(read) => {
-                for scope in Scope::all() {
-                    if let Scope::Account(account) = scope
-                        && !is_shown(process, account)
-                    {
-                        continue;
-                    }
+                for scope in accounts.map(Scope::Account).chain([Scope::Total]) {
                     if let Some(value) = read(process, scope) {
                         let labels = [("account", scope.name())];
                         self.write(&labels, Some(process), &Value::Whole(value))?;
