@@ -34,7 +34,7 @@ pub use chance::Chance;
 pub use sites::{Heights, Site, View};
 pub use spans::SpanView;
 pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
-pub use sum::{Sum, Weight};
+pub use sum::{AtMoment, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
@@ -429,14 +429,14 @@ impl Samples {
     /// Keeps the sums of a span as they are now, if samples were taken up to now.
     pub fn end_span(&mut self, number: u64) {
         match self.is_over {
-            true => self.sites.forget_span(number),
+            true => self.sites.spans.forget(number),
             false => self.sites.end_span(number),
         }
     }
 
     /// Gives the memory of a span back.
     pub fn forget_span(&mut self, number: u64) {
-        self.sites.forget_span(number);
+        self.sites.spans.forget(number);
     }
 
     /// The sites of a view of a span, with their sums, in no order. None if the samples did not begin before the span, or
@@ -521,6 +521,14 @@ impl Samples {
     /// The sum of a view of a site. A moment's sums are raised by the share of samples that was dropped.
     pub fn sum(&self, site: Site, view: View) -> Sum {
         self.raised(self.sites.sum(site, view))
+    }
+
+    /// What is live of a site now, and what was allocated.
+    pub fn now(&self, site: Site) -> AtMoment {
+        AtMoment {
+            live: self.sum(site, View::Live),
+            allocated: self.sum(site, View::Allocated),
+        }
     }
 
     fn raised(&self, sum: Sum) -> Sum {

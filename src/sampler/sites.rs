@@ -3,9 +3,9 @@
 use crate::ages::Births;
 use crate::highest::Highest;
 use crate::index::{Index, Numbered, hash};
-use crate::spans::{AtMoment, SpanView, Spans};
+use crate::spans::{SpanView, Spans};
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::{Sum, Weight};
+use crate::sum::{AtMoment, Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
@@ -148,7 +148,7 @@ pub struct Sites {
     /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
     account_live: [f64; ACCOUNTS],
-    spans: Spans,
+    pub spans: Spans,
 }
 
 impl Sites {
@@ -322,10 +322,6 @@ impl Sites {
         self.spans = spans;
     }
 
-    pub fn forget_span(&mut self, number: u64) {
-        self.spans.forget(number);
-    }
-
     pub fn span_sums(
         &self,
         number: u64,
@@ -361,8 +357,10 @@ impl Sites {
             View::Grown => {
                 let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
                 let (live, allocated) = (site.live, site.allocated);
-                let marked = if is_of_now { site.marked } else { allocated };
-                live.grown_since(at(Moment::Mark), allocated, marked)
+                AtMoment { live, allocated }.grown_since(AtMoment {
+                    live: at(Moment::Mark),
+                    allocated: if is_of_now { site.marked } else { allocated },
+                })
             }
         }
     }

@@ -5,22 +5,8 @@
 
 use crate::highest::Highest;
 use crate::index::{Index, Numbered};
-use crate::sum::Sum;
+use crate::sum::{AtMoment, Sum};
 use pyhost_os::mmap_vec::MmapVec;
-
-/// The sums of a site at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AtMoment {
-    pub live: Sum,
-    pub allocated: Sum,
-}
-
-impl AtMoment {
-    fn grown_since(self, begin: AtMoment) -> Sum {
-        self.live
-            .grown_since(begin.live, self.allocated, begin.allocated)
-    }
-}
 
 /// Which bytes of a span's sites are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

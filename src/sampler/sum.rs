@@ -79,19 +79,6 @@ impl Sum {
         }
     }
 
-    /// The growth since it was `before`. `allocated` is the sum of all that was allocated by now, `marked` by then.
-    ///
-    /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
-    /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
-    pub fn grown_since(self, before: Sum, allocated: Sum, marked: Sum) -> Sum {
-        let came = allocated.variance - marked.variance;
-        let went = came - (self.variance - before.variance);
-        Sum {
-            variance: (came + went).min(self.variance + before.variance),
-            ..self - before
-        }
-    }
-
     /// As three words.
     pub(crate) fn words(&self) -> [u64; 3] {
         [self.bytes, self.blocks, self.variance].map(f64::to_bits)
@@ -112,6 +99,30 @@ impl Sum {
         Sum {
             blocks: self.blocks * factor,
             ..self.scaled(factor)
+        }
+    }
+}
+
+/// The sums of a site at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AtMoment {
+    /// What is live.
+    pub live: Sum,
+    /// All that was allocated until then.
+    pub allocated: Sum,
+}
+
+impl AtMoment {
+    /// What is live, less what was live `before`.
+    ///
+    /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
+    /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
+    pub fn grown_since(self, before: AtMoment) -> Sum {
+        let came = self.allocated.variance - before.allocated.variance;
+        let went = came - (self.live.variance - before.live.variance);
+        Sum {
+            variance: (came + went).min(self.live.variance + before.live.variance),
+            ..self.live - before.live
         }
     }
 }
