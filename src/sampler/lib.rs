@@ -31,10 +31,10 @@ mod units;
 
 pub use ages::Time;
 pub use chance::Chance;
-pub use sites::{Heights, Site, View};
+pub use sites::{Heights, View};
 pub use spans::SpanView;
 pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
-pub use sum::{AtMoment, Sum, Weight};
+pub use sum::{AtMoment, Site, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
@@ -446,7 +446,8 @@ impl Samples {
         number: u64,
         view: SpanView,
     ) -> Option<impl Iterator<Item = (Site, Sum)>> {
-        let sums = self.sites.span_sums(number, view)?;
+        let now = |site| self.sites.moment_of(site);
+        let sums = self.sites.spans.sums(number, view, now)?;
         Some(sums.map(|(site, sum)| (site, self.raised(sum))))
     }
 
@@ -514,7 +515,7 @@ impl Samples {
 
     /// The types of the live objects of a site, those with the most bytes first.
     pub fn types(&self, site: Site) -> impl Iterator<Item = (&str, Sum)> {
-        let types = self.types.of(site.number(), &self.stacks);
+        let types = self.types.of(site.number, &self.stacks);
         types.map(|(name, sum)| (name, self.raised(sum)))
     }
 

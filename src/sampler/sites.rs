@@ -3,26 +3,11 @@
 use crate::ages::Births;
 use crate::highest::Highest;
 use crate::index::{Index, Numbered, hash};
-use crate::spans::{SpanView, Spans};
+use crate::spans::Spans;
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::{AtMoment, Sum, Weight};
+use crate::sum::{AtMoment, Site, Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
-
-/// An account, a call stack and a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    number: u32,
-    /// The account's number.
-    pub account: u8,
-}
-
-impl Site {
-    /// Its number.
-    pub(crate) fn number(self) -> u32 {
-        self.number
-    }
-}
 
 /// The parts that make a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,11 +189,12 @@ impl Sites {
     }
 
     /// A site that is about to change.
-    fn changing(&mut self, site: u32) -> &mut Sums {
-        let account = self.sums[site as usize].key.account;
-        self.spans.changing(site, account, self.moment_of(site));
+    fn changing(&mut self, number: u32) -> &mut Sums {
+        let account = self.account(number);
+        let (site, now) = (Site { number, account }, self.moment_of(number));
+        self.spans.changing(site, now);
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
-        let site = &mut self.sums[site as usize];
+        let site = &mut self.sums[number as usize];
         if site.noted[Moment::Mark as usize].number != self.marks {
             site.marked = site.allocated;
         }
@@ -298,7 +284,7 @@ impl Sites {
         self.marks = self.marks.wrapping_add(1);
     }
 
-    fn moment_of(&self, site: u32) -> AtMoment {
+    pub fn moment_of(&self, site: u32) -> AtMoment {
         let sums = &self.sums[site as usize];
         AtMoment {
             live: sums.live,
@@ -320,15 +306,6 @@ impl Sites {
         let mut spans = std::mem::replace(&mut self.spans, Spans::new());
         spans.end(number, |site| self.moment_of(site));
         self.spans = spans;
-    }
-
-    pub fn span_sums(
-        &self,
-        number: u64,
-        view: SpanView,
-    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
-        let sums = self.spans.sums(number, view, |site| self.moment_of(site))?;
-        Some(sums.map(|(number, account, sum)| (Site { number, account }, sum)))
     }
 
     pub fn all(&self) -> impl Iterator<Item = Site> + '_ {

@@ -5,7 +5,7 @@
 
 use crate::highest::Highest;
 use crate::index::{Index, Numbered};
-use crate::sum::{AtMoment, Sum};
+use crate::sum::{AtMoment, Site, Sum};
 use pyhost_os::mmap_vec::MmapVec;
 
 /// Which bytes of a span's sites are summed.
@@ -25,8 +25,7 @@ pyhost_os::named!(all SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" All
 /// A site that has changed in a span.
 #[derive(Clone, Copy)]
 struct Changed {
-    site: u32,
-    account: u8,
+    site: Site,
     begin: AtMoment,
     /// At the highest moment of this number. If a later one has come, the site has not changed since.
     noted: AtMoment,
@@ -50,8 +49,8 @@ pub struct Span {
 }
 
 impl Span {
-    fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
-        let key = u64::from(site) + 1;
+    fn changing(&mut self, site: Site, now: AtMoment) {
+        let key = u64::from(site.number) + 1;
         let number = self.peak.times;
         if let Some(place) = self.index.number(key, |_| true) {
             let changed = &mut self.changed[place as usize];
@@ -63,7 +62,6 @@ impl Span {
         let place = self.changed.len();
         let changed = Changed {
             site,
-            account,
             begin: now,
             noted: now,
             number,
@@ -115,7 +113,7 @@ impl Spans {
             let mut span = self.open.swap_remove(place);
             span.has_ended = true;
             for changed in span.changed.iter_mut() {
-                changed.end = now(changed.site);
+                changed.end = now(changed.site.number);
                 if changed.number != span.peak.times {
                     (changed.noted, changed.number) = (changed.end, span.peak.times);
                 }
@@ -134,9 +132,9 @@ impl Spans {
 
     /// Notes that a site is about to change from `now`.
     #[inline]
-    pub fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
+    pub fn changing(&mut self, site: Site, now: AtMoment) {
         for span in &mut self.open {
-            span.changing(site, account, now);
+            span.changing(site, now);
         }
     }
 
@@ -152,20 +150,20 @@ impl Spans {
         }
     }
 
-    /// The sites of a span whose sum of a view is above 0: number, account and sum. `now` gives the sums of a site. None for a span
+    /// The sites of a span whose sum of a view is above 0, with it. `now` gives the sums of a site. None for a span
     /// that did not begin, or that has not all its sites.
     pub fn sums(
         &self,
         number: u64,
         view: SpanView,
         now: impl Fn(u32) -> AtMoment,
-    ) -> Option<impl Iterator<Item = (u32, u8, Sum)>> {
+    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
         let mut all = self.all();
         let span = all.find(|span| span.number == number && !span.is_broken)?;
         Some(span.changed.iter().filter_map(move |changed| {
             let end = match span.has_ended {
                 true => changed.end,
-                false => now(changed.site),
+                false => now(changed.site.number),
             };
             let at_peak = match changed.number == span.peak.times {
                 true => changed.noted,
@@ -178,8 +176,8 @@ impl Spans {
             };
             let is_of_scope = span
                 .account
-                .is_none_or(|account| account == changed.account);
-            (is_of_scope && sum.bytes() > 0).then_some((changed.site, changed.account, sum))
+                .is_none_or(|account| account == changed.site.account);
+            (is_of_scope && sum.bytes() > 0).then_some((changed.site, sum))
         }))
     }
 

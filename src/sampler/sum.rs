@@ -103,6 +103,14 @@ impl Sum {
     }
 }
 
+/// An account, a call stack and a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub(crate) number: u32,
+    /// The account's number.
+    pub account: u8,
+}
+
 /// The sums of a site at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AtMoment {
