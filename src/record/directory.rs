@@ -179,13 +179,12 @@ impl Entry {
     /// Whether the file's process still runs. A container cannot see the processes of the machine's first pid
     /// namespace, so there such a process counts as running. A host outside the container can see whether it runs.
     pub fn is_alive(&self, here: &Here) -> bool {
-        if self.identity.boot != here.boot {
-            return false;
+        let identity = &self.identity;
+        match here.sees(identity) {
+            true => started(identity.pid) == Some(identity.start_ticks),
+            false if identity.boot != here.boot => false,
+            false => identity.pid_namespace == FIRST_NAMESPACE || is_locked(&self.path),
         }
-        if self.identity.pid_namespace == here.pid_namespace {
-            return started(self.identity.pid) == Some(self.identity.start_ticks);
-        }
-        self.identity.pid_namespace == FIRST_NAMESPACE || is_locked(&self.path)
     }
 }
 
@@ -251,19 +250,14 @@ impl std::fmt::Display for Unfit {
 /// Makes the directory where it is not there, for its user alone, opens it, and makes sure that nobody else can write
 /// there.
 pub fn prepare(directory: &Path) -> Result<Fd, Unfit> {
-    let made = fs::DirBuilder::new().mode(0o700).create(directory);
-    match made {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let is_wrong = matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            );
-            return Err(match is_wrong {
-                true => Unfit::Wrong(format!("cannot be made ({error})")),
-                false => Unfit::System("cannot be made", error),
-            });
+    if let Err(error) = fs::DirBuilder::new().mode(0o700).create(directory) {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => {}
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                return Err(Unfit::Wrong(format!("cannot be made ({error})")));
+            }
+            _ => return Err(Unfit::System("cannot be made", error)),
         }
-        _ => {}
     }
     let folder = open(directory)?;
     let found = file::status(&folder).map_err(unreadable)?;
@@ -421,9 +415,7 @@ pub fn lines_beside(path: &Path) -> PathBuf {
 
 /// The larger file of samples that the process of the file `path` was making when it was killed.
 fn draft_beside(path: &Path) -> PathBuf {
-    let mut draft = lines_beside(path).into_os_string();
-    draft.push(DRAFT_SUFFIX);
-    draft.into()
+    path.with_extension("lines.new")
 }
 
 #[cfg(test)]
