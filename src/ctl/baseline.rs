@@ -7,7 +7,11 @@
 use crate::document::Document;
 use crate::failure::{Failure, print};
 use crate::find;
+use pyhost_os::errno::Errno;
+use pyhost_os::file::{self, Fd};
 use pyhost_record::directory::{self, Identity};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Keeps the accounts of a process that runs.
@@ -21,12 +25,26 @@ pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
     let kept = directory::baseline(directory, &identity);
     let folder = directory::open(directory).map_err(|error| Failure::of(&kept, error))?;
     directory::forget_baselines(&folder);
-    directory::keep_baseline(&folder, &identity, &document.into_report().1)
+    write(&folder, &kept, &document.into_report().1)
         .map_err(|error| Failure::of(&kept, format!("cannot be written ({error})")))?;
     print(&format!(
         "process {word}: its baseline is '{}'\n",
         kept.display()
     ))
+}
+
+/// Writes a baseline into its folder in an open directory: in that one, whatever its path leads to.
+fn write(directory: &Fd, kept: &Path, text: &str) -> io::Result<()> {
+    let system = |Errno(error)| io::Error::from_raw_os_error(error);
+    file::make_folder_in(directory, c"baselines").map_err(system)?;
+    let folder = Fd::folder_in(directory, c"baselines").map_err(system)?;
+    let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    let name = kept.file_name().unwrap_or_default();
+    // What is left of it goes with the baseline, whose name it begins with.
+    let mut draft = tempfile::Builder::new().prefix(name).tempfile_in(&folder)?;
+    draft.write_all(text.as_bytes())?;
+    draft.persist(folder.join(name))?;
+    Ok(())
 }
 
 fn identity_of(path: &Path) -> Result<Identity, Failure> {
@@ -47,5 +65,31 @@ pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure>
              report or process id",
             directory.display()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_record::directory::BASELINES;
+    use std::fs;
+
+    #[test]
+    fn a_link_in_the_place_of_the_baselines_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, others] = ["own", "others"].map(|name| folder.path().join(name));
+        fs::create_dir_all(own.join(BASELINES)).unwrap();
+        fs::create_dir_all(&others).unwrap();
+        std::os::unix::fs::symlink(own.join(BASELINES), others.join(BASELINES)).unwrap();
+        let process = Identity::own();
+        let opened = directory::open(&own).unwrap();
+        let kept = directory::baseline(&own, &process);
+        write(&opened, &kept, "[]").unwrap();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
+        let opened = directory::open(&others).unwrap();
+        directory::forget_baselines(&opened);
+        assert!(kept.exists());
+        assert!(write(&opened, &kept, "").is_err());
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
     }
 }

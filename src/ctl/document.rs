@@ -11,7 +11,7 @@ use crate::summary::Summary;
 use pyhost_os::clock;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::{samples_of, unwritten_samples};
-use pyhost_record::{self as record, Record, SIZE};
+use pyhost_record::{self as record, Record, SIZE, Unreadable};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -106,21 +106,12 @@ pub fn text_of(input: impl Read) -> Result<String, String> {
 
 /// The bytes of a regular file of at most [`LARGEST`], or what is wrong with it.
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
-    let cannot = |error| format!("cannot be read ({error})");
-    let file = record::open(path).map_err(cannot)?;
-    let found = file.metadata().map_err(cannot)?;
-    if !found.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    if found.len() > LARGEST {
-        return Err(format!(
-            "has {} bytes; expected the {SIZE} of a ledger, or a report of at most {LARGEST}",
-            found.len()
-        ));
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).map_err(cannot)?;
-    Ok(bytes)
+    record::read_regular(path, LARGEST).map_err(|error| match error {
+        Unreadable::Length(length) => format!(
+            "has {length} bytes; expected the {SIZE} of a ledger, or a report of at most {LARGEST}"
+        ),
+        other => other.to_string(),
+    })
 }
 
 /// Whether a record's process runs: by its header, since the file may have another name.

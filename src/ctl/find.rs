@@ -18,24 +18,12 @@ const FILLING: Duration = Duration::from_millis(2);
 
 /// A host that runs.
 pub struct FoundHost {
-    /// The process, by the name of its file.
-    pub identity: Identity,
+    /// Its file, and the process by the file's name.
+    pub entry: Entry,
+    /// As `pyhostctl` takes it: with the pid namespace if that is not the caller's, or if several have the id.
+    pub name: Pid,
     pub record: Record,
     pub usage: Usage,
-}
-
-/// The names of hosts, as `pyhostctl` takes them: with their pid namespace if that is not the caller's, or if several have
-/// the id.
-pub fn names(hosts: &[FoundHost]) -> Vec<Pid> {
-    let own = pid_namespace();
-    let name = |host: &FoundHost| {
-        let (namespace, id) = (host.identity.pid_namespace, host.identity.pid);
-        let of_id = hosts.iter().filter(|other| other.identity.pid == id);
-        let is_clear = namespace == own && of_id.count() == 1;
-        let namespace = (!is_clear).then_some(namespace);
-        Pid { namespace, id }
-    };
-    hosts.iter().map(name).collect()
 }
 
 pub struct Found {
@@ -63,9 +51,15 @@ pub fn running(directory: &Path) -> Result<Found, Failure> {
         std::thread::sleep(FILLING);
     }
     let unreadable_files = read(unreadable, &here, &mut hosts).len() as u64;
-    let key = |host: &FoundHost| (host.identity.pid, host.identity.pid_namespace);
-    hosts.sort_by_key(key);
-    hosts.dedup_by_key(|host| key(host));
+    hosts.sort_by_key(|host| (host.name.id, host.name.namespace));
+    hosts.dedup_by_key(|host| host.name);
+    let ids: Vec<i32> = hosts.iter().map(|host| host.name.id).collect();
+    let (own, count) = (pid_namespace(), |id| {
+        ids.iter().filter(|&&it| it == id).count()
+    });
+    for Pid { namespace, id } in hosts.iter_mut().map(|host| &mut host.name) {
+        *namespace = namespace.filter(|&namespace| namespace != own || count(*id) > 1);
+    }
     Ok(Found {
         hosts,
         unreadable_files,
@@ -107,10 +101,11 @@ fn host(path: PathBuf, record: Record, here: &Here) -> Option<FoundHost> {
     if !record.is_running() {
         return None;
     }
-    let usage = Usage::of(&identity, here);
+    let (name, usage) = (Pid::of(&identity), Usage::of(&identity, here));
     let entry = Entry { path, identity };
     entry.is_alive(here).then_some(FoundHost {
-        identity: entry.identity,
+        entry,
+        name,
         record,
         usage,
     })

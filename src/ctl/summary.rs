@@ -3,6 +3,7 @@
 
 use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
+use pyhost_ledger::header::{command_line, shortened};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::terminal_text::plain;
 use pyhost_record::{Record, table};
@@ -130,24 +131,10 @@ pub fn signed(change: i64) -> String {
     format!("{sign}{}", Bytes(change.unsigned_abs()))
 }
 
-/// A command line as a part of a line: the program without its folder, not too long, plain.
-/// A process of `multiprocessing` is called by its `name`.
+/// The command line as a part of a line, as a header has it.
 pub fn command(report: &Report) -> String {
-    const LONGEST: usize = 80;
-    let mut argv = report.process.argv.clone();
-    let name = report.process.command.as_deref().unwrap_or_default();
-    if let Some(program) = argv.first_mut() {
-        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    if name.starts_with("multiprocessing: ") {
-        argv.truncate(1);
-        argv.push(name.to_owned());
-    }
-    let words = plain(&argv.join(" "));
-    match words.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &words[..end]),
-        None => words,
-    }
+    let script = report.process.command.as_deref().unwrap_or_default();
+    shortened(&command_line(report.process.argv.clone(), script))
 }
 
 fn status(process: &Process) -> String {

@@ -141,15 +141,11 @@ fn look_up(name: &OsStr) -> Option<PathBuf> {
 fn own_file(called: Option<&Path>) -> Result<PathBuf, Failure> {
     let unreadable = |error| cannot_start(format!("/proc/self/exe cannot be read ({error})"));
     std::fs::metadata("/proc/self/exe").map_err(unreadable)?; // the library knows its program by it
-    let all = [Some(Path::new("/proc/self/exe")), called];
-    let mut all = all.into_iter().flatten().map(std::fs::canonicalize);
     let is_own = |path: &io::Result<PathBuf>| path.as_ref().is_ok_and(|path| library(path).is_ok());
-    let first = all
-        .next()
-        .unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
-    let found = match is_own(&first) {
-        true => first,
-        false => all.find(is_own).unwrap_or(first),
+    let runs = std::fs::canonicalize("/proc/self/exe");
+    let found = match called.map(std::fs::canonicalize) {
+        Some(called) if !is_own(&runs) && is_own(&called) => called,
+        _ => runs,
     };
     found.map_err(unreadable)
 }

@@ -36,18 +36,21 @@ impl Scope {
 
     /// The scope's place in a table of [`Scope::COUNT`].
     pub fn index(self) -> usize {
+        self.account()
+            .map_or(Scope::COUNT - 1, |account| account as usize)
+    }
+
+    /// The account, if it is one.
+    pub fn account(self) -> Option<Account> {
         match self {
-            Scope::Account(account) => account as usize,
-            Scope::Total => Scope::COUNT - 1,
+            Scope::Account(account) => Some(account),
+            Scope::Total => None,
         }
     }
 
     /// The name in options, messages and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Scope::Account(account) => account.name(),
-            Scope::Total => "total",
-        }
+        self.account().map_or("total", Account::name)
     }
 
     /// The scope of that name.

@@ -275,11 +275,7 @@ impl Header {
 
     /// The command line as a part of a line, and not too long: see [`Header::whole_command`]. Allocates.
     pub fn command(&self) -> String {
-        let text = self.whole_command();
-        match text.char_indices().nth(80) {
-            Some((end, _)) => format!("{}...", &text[..end]),
-            None => text,
-        }
+        shortened(&self.whole_command())
     }
 
     /// The command line as far as it was kept: the program without its folder and the host's options, and nothing that
@@ -289,16 +285,7 @@ impl Header {
         let skipped = self.host_words.load(Relaxed).saturating_add(1);
         let skipped = skipped.min(words.len() as u64) as usize;
         words.drain(1.min(skipped)..skipped);
-        if let Some(program) = words.first_mut() {
-            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        }
-        // The code by which `multiprocessing` starts a process names no service; the script's name does.
-        let script = self.script.get();
-        if script.starts_with("multiprocessing: ") {
-            words.truncate(1);
-            words.push(script);
-        }
-        pyhost_os::terminal_text::plain(&words.join(" "))
+        command_line(words, &self.script.get())
     }
 
     /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
@@ -429,6 +416,28 @@ impl Header {
             cell.number.store(0, Relaxed);
         }
         self.set_state(ProcessState::Running, 0, 0);
+    }
+}
+
+/// The words of a process in a line: the program without its folder, and nothing that steers a terminal. `script` is the
+/// script's name.
+pub fn command_line(mut words: Vec<String>, script: &str) -> String {
+    if let Some(program) = words.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    }
+    // The code by which `multiprocessing` starts a process names no service; the script's name does.
+    if script.starts_with("multiprocessing: ") {
+        words.truncate(1);
+        words.push(script.to_owned());
+    }
+    pyhost_os::terminal_text::plain(&words.join(" "))
+}
+
+/// The beginning of a text as a part of a line.
+pub fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -9,12 +9,11 @@
 
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, Unreadable, archive};
+use pyhost_os::clock;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
-use pyhost_os::{calls, clock};
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -180,13 +179,12 @@ impl Entry {
     /// Whether the file's process still runs. A container cannot see the processes of the machine's first pid
     /// namespace, so there such a process counts as running. A host outside the container can see whether it runs.
     pub fn is_alive(&self, here: &Here) -> bool {
-        if self.identity.boot != here.boot {
-            return false;
+        let identity = &self.identity;
+        match here.sees(identity) {
+            true => started(identity.pid) == Some(identity.start_ticks),
+            false if identity.boot != here.boot => false,
+            false => identity.pid_namespace == FIRST_NAMESPACE || is_locked(&self.path),
         }
-        if self.identity.pid_namespace == here.pid_namespace {
-            return started(self.identity.pid) == Some(self.identity.start_ticks);
-        }
-        self.identity.pid_namespace == FIRST_NAMESPACE || is_locked(&self.path)
     }
 }
 
@@ -252,19 +250,14 @@ impl std::fmt::Display for Unfit {
 /// Makes the directory where it is not there, for its user alone, opens it, and makes sure that nobody else can write
 /// there.
 pub fn prepare(directory: &Path) -> Result<Fd, Unfit> {
-    let made = fs::DirBuilder::new().mode(0o700).create(directory);
-    match made {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let is_wrong = matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            );
-            return Err(match is_wrong {
-                true => Unfit::Wrong(format!("cannot be made ({error})")),
-                false => Unfit::System("cannot be made", error),
-            });
+    if let Err(error) = fs::DirBuilder::new().mode(0o700).create(directory) {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => {}
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                return Err(Unfit::Wrong(format!("cannot be made ({error})")));
+            }
+            _ => return Err(Unfit::System("cannot be made", error)),
         }
-        _ => {}
     }
     let folder = open(directory)?;
     let found = file::status(&folder).map_err(unreadable)?;
@@ -362,41 +355,9 @@ pub fn tidy(directory: &Path, folder: &Fd) -> Vec<Record> {
 
 /// The path of a process's baseline.
 pub fn baseline(directory: &Path, identity: &Identity) -> PathBuf {
-    directory.join(BASELINES).join(baseline_name(identity))
-}
-
-fn baseline_name(identity: &Identity) -> String {
     let name = identity.file_name();
     let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);
-    format!("{stem}{REPORT}")
-}
-
-/// Keeps a process's baseline in an open directory, whole or not at all.
-pub fn keep_baseline(folder: &Fd, identity: &Identity, text: &str) -> Result<(), Errno> {
-    file::make_folder_in(folder, c"baselines")?;
-    let folder = Fd::folder_in(folder, c"baselines")?;
-    let name = name_of(baseline_name(identity));
-    let new = name_of(format!("{}.new", baseline_name(identity)));
-    file::unlink_in(&folder, &new);
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-    let file = Fd::open_in(&folder, &new, flags)?;
-    let mut rest = text.as_bytes();
-    let kept = loop {
-        if rest.is_empty() {
-            let number = folder.as_raw_fd();
-            break match calls::renameat(number, (&*new).into(), number, (&*name).into()) {
-                0 => Ok(()),
-                _ => Err(Errno::last()),
-            };
-        }
-        match file::write(&file, rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(error) => break Err(error),
-        }
-    };
-    kept.inspect_err(|_| {
-        file::unlink_in(&folder, &new);
-    })
+    directory.join(BASELINES).join(format!("{stem}{REPORT}"))
 }
 
 /// Removes the baselines of processes whose files are in neither the open directory nor the archive.
@@ -454,9 +415,7 @@ pub fn lines_beside(path: &Path) -> PathBuf {
 
 /// The larger file of samples that the process of the file `path` was making when it was killed.
 fn draft_beside(path: &Path) -> PathBuf {
-    let mut draft = lines_beside(path).into_os_string();
-    draft.push(DRAFT_SUFFIX);
-    draft.into()
+    path.with_extension("lines.new")
 }
 
 #[cfg(test)]
@@ -566,25 +525,6 @@ mod tests {
         let left = |pid| baseline(folder, &of(pid)).exists();
         assert_eq!([left(1), left(2), left(3)], [true, true, false]);
         assert!(folder.join(BASELINES).join("note.json").exists());
-    }
-
-    #[test]
-    fn a_link_in_the_place_of_the_baselines_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let [own, others] = ["own", "others"].map(|name| folder.path().join(name));
-        fs::create_dir_all(own.join(BASELINES)).unwrap();
-        fs::create_dir_all(&others).unwrap();
-        std::os::unix::fs::symlink(own.join(BASELINES), others.join(BASELINES)).unwrap();
-        let process = Identity::own();
-        let opened = open(&own).unwrap();
-        keep_baseline(&opened, &process, "[]").unwrap();
-        let kept = baseline(&own, &process);
-        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
-        let opened = open(&others).unwrap();
-        forget_baselines(&opened);
-        assert!(kept.exists());
-        assert!(keep_baseline(&opened, &process, "").is_err());
-        assert_eq!(fs::read_to_string(&kept).unwrap(), "[]");
     }
 
     #[test]

@@ -42,6 +42,21 @@ pub fn open_regular(path: &Path) -> Option<File> {
     file.metadata().is_ok_and(|it| it.is_file()).then_some(file)
 }
 
+/// The bytes of a regular file that has at most so many.
+pub fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>, Unreadable> {
+    let file = open(path).map_err(Unreadable::System)?;
+    let found = file.metadata().map_err(Unreadable::System)?;
+    if !found.is_file() {
+        return Err(Unreadable::NoFile);
+    }
+    if found.len() > most {
+        return Err(Unreadable::Length(found.len()));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(most).read_to_end(&mut bytes);
+    read.map(|_| bytes).map_err(Unreadable::System)
+}
+
 /// Whether the bytes of a file begin as a record does, whole or not.
 pub fn begins(file: &[u8]) -> bool {
     let start = start_in_file(file.len() as u64).unwrap_or(0);
@@ -105,18 +120,7 @@ pub struct Record {
 impl Record {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
-        let file = open(path).map_err(Unreadable::System)?;
-        let found = file.metadata().map_err(Unreadable::System)?;
-        if !found.is_file() {
-            return Err(Unreadable::NoFile);
-        }
-        if start_in_file(found.len()).is_none() {
-            return Err(Unreadable::Length(found.len()));
-        }
-        let mut bytes = Vec::with_capacity(SIZE);
-        let read = file.take(found.len() + 1).read_to_end(&mut bytes);
-        read.map_err(Unreadable::System)?;
-        Record::of_bytes(&bytes)
+        Record::of_bytes(&read_regular(path, (SIZE + LARGEST_PAGE) as u64)?)
     }
 
     /// Reads the bytes of a file.

@@ -1,7 +1,7 @@
 //! A report as one line of JSON. Does not allocate; the writer may be a descriptor.
 
 use crate::describe::Sink;
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 /// Writes values as JSON. The writer remembers its own errors.
 pub struct Json<'a, W: Write> {
@@ -39,18 +39,15 @@ impl<'a, W: Write> Json<'a, W> {
         }
     }
 
-    fn string(&mut self, text: &str) {
+    /// A string that is formatted.
+    pub fn shown(&mut self, key: &str, value: impl Display) {
+        self.key(key);
+        self.string(value);
+    }
+
+    fn string(&mut self, text: impl Display) {
         let _ = self.out.write_char('"');
-        for letter in text.chars() {
-            let _ = match letter {
-                '"' => self.out.write_str("\\\""),
-                '\\' => self.out.write_str("\\\\"),
-                '\n' => self.out.write_str("\\n"),
-                '\t' => self.out.write_str("\\t"),
-                control if control.is_control() => write!(self.out, "\\u{:04x}", control as u32),
-                other => self.out.write_char(other),
-            };
-        }
+        let _ = write!(Escaped(self.out), "{text}");
         let _ = self.out.write_char('"');
     }
 
@@ -79,8 +76,7 @@ impl<W: Write> Sink for Json<'_, W> {
     }
 
     fn text(&mut self, key: &str, value: &str) {
-        self.key(key);
-        self.string(value);
+        self.shown(key, value);
     }
 
     fn int(&mut self, key: &str, value: i64) {
@@ -106,6 +102,21 @@ impl<W: Write> Sink for Json<'_, W> {
     fn json(&mut self, key: &str, value: &str) {
         self.key(key);
         let _ = self.out.write_str(value);
+    }
+}
+
+/// Writes the inside of a string.
+struct Escaped<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escaped<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|letter| match letter {
+            '"' | '\\' => write!(self.0, "\\{letter}"),
+            '\n' => self.0.write_str("\\n"),
+            '\t' => self.0.write_str("\\t"),
+            control if control.is_control() => write!(self.0, "\\u{:04x}", control as u32),
+            other => self.0.write_char(other),
+        })
     }
 }
 

@@ -19,6 +19,6 @@ pub mod table;
 pub mod threads;
 
 pub use file::{
-    Cap, Killed, Record, SIZE, Unreadable, begins, blank, open, open_regular, start_in_file,
-    was_killed,
+    Cap, Killed, Record, SIZE, Unreadable, begins, blank, open, open_regular, read_regular,
+    start_in_file, was_killed,
 };

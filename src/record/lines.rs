@@ -31,14 +31,14 @@ const TRIES: u32 = 20;
 /// of two moments. Ages are those at the last sample.
 pub fn samples_of(path: &Path) -> Option<Samples> {
     let path = lines_beside(path);
-    let mut words = words_of(&path)?;
+    let mut words = words_of(&path, LARGEST)?;
     for _ in 0..TRIES {
-        let again = header_of(&path)?;
+        let again = words_of(&path, 64)?;
         if is_whole(&words, &again) {
             break;
         }
         sleep(Duration::from_millis(1));
-        words = words_of(&path)?;
+        words = words_of(&path, LARGEST)?;
     }
     read(&words)
 }
@@ -53,16 +53,10 @@ pub fn unwritten_samples(header: &Header) -> Option<String> {
     ))
 }
 
-fn words_of(path: &Path) -> Option<Vec<u64>> {
-    words(open_regular(path)?.take(LARGEST))
-}
-
-fn header_of(path: &Path) -> Option<Vec<u64>> {
-    words(open_regular(path)?.take(64))
-}
-
-fn words(mut input: impl Read) -> Option<Vec<u64>> {
+/// The words of a file, or those of its first bytes.
+fn words_of(path: &Path, most: u64) -> Option<Vec<u64>> {
     let mut bytes = Vec::new();
+    let mut input = open_regular(path)?.take(most);
     input.read_to_end(&mut bytes).ok()?;
     let words = bytes.as_chunks().0.iter();
     Some(words.map(|word| u64::from_ne_bytes(*word)).collect())

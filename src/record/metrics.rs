@@ -95,32 +95,25 @@ impl Display for Pid {
     }
 }
 
-/// Facts that do not change while a process runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct About<'a> {
-    /// The script's name.
-    pub command: &'a str,
-    /// The host's version.
-    pub host: &'a str,
-    /// Python's version.
-    pub python: &'a str,
-    /// mimalloc's version.
-    pub mimalloc: &'a str,
-    /// The allocator's name.
-    pub allocator: &'a str,
-    /// The native mode's name.
-    pub native: &'a str,
-    /// The profile's name.
-    pub profile: &'a str,
-}
+/// What a process runs on, by the names of labels: the host, Python, mimalloc, the allocator, the native mode, the profile.
+pub const ABOUT: [&str; 6] = [
+    "version",
+    "python",
+    "mimalloc",
+    "allocator",
+    "native",
+    "profile",
+];
 
 /// The known facts of a process. A `None` gives no sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Process<'a> {
     /// Its id, where that is to be a label.
     pub pid: Option<Pid>,
-    /// Facts about it.
-    pub about: About<'a>,
+    /// The script's name.
+    pub command: &'a str,
+    /// The values of [`ABOUT`].
+    pub about: [&'a str; ABOUT.len()],
     /// Peaks and totals.
     pub now: &'a Snapshot,
     /// Live bytes and blocks.
@@ -197,19 +190,8 @@ impl<W: Write> Samples<'_, W> {
         let accounts = REPORTED.iter().copied();
         let accounts = accounts.filter(|&account| is_shown(process, account));
         match &self.family.source {
-            Source::Accounts(read) => {
-                for account in accounts {
-                    let value = Value::Whole(read(process, account));
-                    self.write(&[("account", account.name())], Some(process), &value)?;
-                }
-            }
             Source::Scopes(read) => {
-                for scope in Scope::all() {
-                    if let Scope::Account(account) = scope
-                        && !is_shown(process, account)
-                    {
-                        continue;
-                    }
+                for scope in accounts.map(Scope::Account).chain([Scope::Total]) {
                     if let Some(value) = read(process, scope) {
                         let labels = [("account", scope.name())];
                         self.write(&labels, Some(process), &Value::Whole(value))?;
@@ -235,15 +217,8 @@ impl<W: Write> Samples<'_, W> {
                 }
             }
             Source::Info => {
-                let about = &process.about;
-                let labels = [
-                    ("version", about.host),
-                    ("python", about.python),
-                    ("mimalloc", about.mimalloc),
-                    ("allocator", about.allocator),
-                    ("native", about.native),
-                    ("profile", about.profile),
-                ];
+                let labels: [_; ABOUT.len()] =
+                    std::array::from_fn(|index| (ABOUT[index], process.about[index]));
                 self.write(&labels, Some(process), &Value::Whole(1))?;
             }
             Source::Machine(_) => {}
@@ -292,7 +267,7 @@ impl<W: Write> Samples<'_, W> {
                 write!(self.out, "{separator}pid=\"{pid}\"")?;
                 separator = ',';
             }
-            let command = Label(process.about.command);
+            let command = Label(process.command);
             write!(self.out, "{separator}command=\"{command}\"")?;
             separator = ',';
         }

@@ -7,11 +7,9 @@ use crate::rows::{Lines, Row};
 use crate::threads::thread_name;
 use pyhost_ledger::{ACCOUNTS, Account};
 use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::path_template::format_into;
-use pyhost_sampler::{FrameView, NativeView, Samples, Site, Sum, View};
+use pyhost_sampler::{Samples, Site, Sum, View};
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
-use std::str::Utf8Error;
 
 /// Types of a row, those with the most bytes.
 const TYPES: usize = 8;
@@ -122,7 +120,7 @@ fn describe_row(
     lines: &Lines,
     row: &Row,
     view: Option<View>,
-    sink: &mut impl Sink,
+    sink: &mut Json<'_, impl Write>,
 ) {
     sink.text("account", account_of(row.site).map_or("", Account::name));
     describe_sum(samples, row.sum, sink);
@@ -144,31 +142,21 @@ fn describe_row(
             },
         );
     }
-    let mut room = [0; 1024];
-    let thread = format_into(
-        &mut room,
-        format_args!("{}", thread_name(samples, row.site)),
-    );
-    sink.text(
-        "thread",
-        str::from_utf8(thread).unwrap_or_else(|cut| valid(thread, cut)),
-    );
+    sink.shown("thread", thread_name(samples, row.site));
     sink.list("stack", lines.calls(row), |call, sink| {
         sink.text("file", call.file);
         sink.int("line", i64::from(call.line));
         match call.native {
             Some(native) => {
-                sink.text("function", FunctionName::of(&call, native).text());
+                match call.function {
+                    "" => sink.shown("function", format_args!("+{:#x}", native.offset)),
+                    name => sink.text("function", name),
+                }
                 sink.int("offset", native.offset as i64);
             }
             None => sink.text("function", call.function),
         }
     });
-}
-
-/// The start of a text that was cut within a letter.
-fn valid(text: &[u8], cut: Utf8Error) -> &str {
-    str::from_utf8(&text[..cut.valid_up_to()]).unwrap_or_default()
 }
 
 /// The libraries of all native calls, each with its build id: a path may have named several.
@@ -182,34 +170,6 @@ fn describe_libraries(samples: &Samples, sink: &mut impl Sink) {
         sink.text("file", file);
         sink.known_text("build_id", Some(build_id).filter(|id| !id.is_empty()));
     });
-}
-
-/// The name of a native call's function, or its offset.
-pub struct FunctionName<'a> {
-    name: &'a str,
-    room: [u8; 24],
-    length: usize,
-}
-
-impl<'a> FunctionName<'a> {
-    /// The name for a call.
-    pub fn of(call: &FrameView<'a>, native: NativeView<'_>) -> Self {
-        let mut room = [0; 24];
-        let length = format_into(&mut room, format_args!("+{:#x}", native.offset)).len();
-        FunctionName {
-            name: call.function,
-            room,
-            length,
-        }
-    }
-
-    /// It as text.
-    pub fn text(&self) -> &str {
-        match self.name {
-            "" => str::from_utf8(&self.room[..self.length]).unwrap_or("?"),
-            name => name,
-        }
-    }
 }
 
 /// The account of a site.

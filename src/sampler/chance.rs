@@ -1,7 +1,6 @@
-//! Draws, probabilities and weights.
+//! Draws and probabilities.
 
 use crate::index::hash;
-use std::ops::Add;
 
 /// A generator of pseudo-random numbers (xorshift64*) that draws distances.
 pub struct Chance {
@@ -42,69 +41,5 @@ impl Chance {
         // From 2^-53 to 1, so that the logarithm is finite.
         let uniform = ((self.number() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         (-(interval as f64) * uniform.ln()) as i64
-    }
-}
-
-/// The bytes and blocks that a sample stands for.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Weight {
-    /// Bytes.
-    pub bytes: f64,
-    /// Blocks.
-    pub blocks: f64,
-    /// The estimated variance of the bytes.
-    pub variance: f64,
-}
-
-impl Weight {
-    /// Nothing.
-    pub const NONE: Weight = Weight {
-        bytes: 0.0,
-        blocks: 0.0,
-        variance: 0.0,
-    };
-
-    /// Of bytes that are no block of their own.
-    pub fn without_block(self) -> Self {
-        Weight {
-            blocks: 0.0,
-            ..self
-        }
-    }
-
-    /// Of a share of the bytes of the same block.
-    pub fn scaled(self, share: f64) -> Self {
-        Weight {
-            bytes: self.bytes * share,
-            variance: self.variance * share * share,
-            ..self
-        }
-    }
-
-    /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
-    pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
-        let probability = match interval {
-            0 | 1 => 1.0,
-            // 1 - exp(-x), without the loss of digits for a small x.
-            _ => -f64::exp_m1(-(counted as f64) / interval as f64),
-        };
-        let weight = bytes as f64 / probability;
-        Weight {
-            bytes: weight,
-            blocks: 1.0 / probability,
-            variance: weight * weight * (1.0 - probability),
-        }
-    }
-}
-
-impl Add for Weight {
-    type Output = Weight;
-
-    fn add(self, other: Weight) -> Weight {
-        Weight {
-            bytes: self.bytes + other.bytes,
-            blocks: self.blocks + other.blocks,
-            variance: self.variance + other.variance,
-        }
     }
 }

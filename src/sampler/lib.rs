@@ -30,16 +30,16 @@ mod types;
 mod units;
 
 pub use ages::Time;
-pub use chance::{Chance, Weight};
-pub use sites::{Heights, Site, View};
+pub use chance::Chance;
+pub use sites::{Heights, View};
 pub use spans::SpanView;
 pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
-pub use sum::Sum;
+pub use sum::{AtMoment, Site, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
 
-use index::Index;
+use index::{Index, Keyed};
 use published::{Published, Renew, Retry};
 use sites::{ACCOUNTS, Key, SITES, Sites};
 use stacks::Stacks;
@@ -64,6 +64,12 @@ struct Live {
     /// The tick at which it came.
     birth: u32,
     weight: Weight,
+}
+
+impl Keyed for Live {
+    fn key(&self) -> u64 {
+        self.address
+    }
 }
 
 /// A block that is a sample.
@@ -103,6 +109,16 @@ pub enum Added {
     New,
     /// It is one, in place of one at the same address whose end was not seen.
     Replaced,
+}
+
+impl Added {
+    /// Whether another sample was replaced; None without memory.
+    fn of(is_replaced: Option<bool>) -> Self {
+        is_replaced.map_or(Added::Not, |is_replaced| match is_replaced {
+            true => Added::Replaced,
+            false => Added::New,
+        })
+    }
 }
 
 /// A sample that was taken out, because its block may go or move.
@@ -246,11 +262,7 @@ impl Samples {
         }
         self.sites.look_at_height(allocation.account, heights);
         self.publish(added.map(|(site, _)| site));
-        match added {
-            None => Added::Not,
-            Some((_, false)) => Added::New,
-            Some((_, true)) => Added::Replaced,
-        }
+        Added::of(added.map(|(_, is_replaced)| is_replaced))
     }
 
     /// [`Self::add`] of a block whose calls are known, innermost first, as the tests of readers do.
@@ -275,18 +287,27 @@ impl Samples {
             };
             self.sites.of(others, SITES + ACCOUNTS)
         })?;
-        let is_replaced = self.remove(allocation.address);
-        let birth = self.time.tick(allocation.moment);
-        let live = Live {
-            address: hidden(allocation.address),
+        let block = Live {
             site,
-            birth,
-            weight,
+            birth: self.time.tick(allocation.moment),
+            ..Live::default()
         };
-        self.live.insert(live, |entry| entry.address)?;
-        let is_in_total = account != self.beside;
-        self.sites.allocated(site, weight, birth, is_in_total);
+        let is_replaced = self.enter(allocation.address, block, Weight::NONE, weight)?;
         Some((site, is_replaced))
+    }
+
+    /// Enters a live block at an address: `kept` of it was there before, `growth` is allocated now. Returns whether another sample
+    /// is replaced; None without memory.
+    fn enter(&mut self, address: usize, block: Live, kept: Weight, growth: Weight) -> Option<bool> {
+        let is_replaced = self.remove(address);
+        self.live.insert(Live {
+            address: hidden(address),
+            weight: kept + growth,
+            ..block
+        })?;
+        let Live { site, birth, .. } = block;
+        self.sites.grown(site, kept, growth, birth, self.beside);
+        Some(is_replaced)
     }
 
     /// Takes out the block at `address`, which is freed; false if it is no sample.
@@ -299,7 +320,7 @@ impl Samples {
         if self.is_over {
             return None;
         }
-        let found = self.live.remove(hidden(address), |entry| entry.address)?;
+        let found = self.live.remove(hidden(address))?;
         self.sites
             .freed(found.site, found.weight, found.birth, self.beside);
         self.publish(Some(found.site));
@@ -318,24 +339,13 @@ impl Samples {
         if self.is_over {
             return Added::Not;
         }
-        let is_replaced = self.remove(address);
-        let (site, birth) = (taken.site, taken.birth);
         let kept = taken.weight.scaled(share);
-        let live = Live {
-            address: hidden(address),
-            weight: kept + growth,
-            ..taken
-        };
-        if self.live.insert(live, |entry| entry.address).is_none() {
-            self.dropped += 1;
-            return Added::Not;
+        let added = self.enter(address, taken, kept, growth);
+        match added {
+            None => self.dropped += 1,
+            Some(_) => self.publish(Some(taken.site)),
         }
-        self.sites.grown(site, kept, growth, birth, self.beside);
-        self.publish(Some(site));
-        match is_replaced {
-            true => Added::Replaced,
-            false => Added::New,
-        }
+        Added::of(added)
     }
 
     /// Counts a sample that could not be taken.
@@ -389,9 +399,7 @@ impl Samples {
     /// Of the sample at `address`, as far as it is of `account`, `bytes` are resident at the moment that [`Self::begin_resident_peak`] began, beside
     /// those that were added before.
     pub fn add_resident(&mut self, account: u8, address: usize, bytes: u64) {
-        let found = self
-            .live
-            .find(hidden(address), |entry| entry.address, |_| true);
+        let found = self.live.find(hidden(address), |_| true);
         if let Some(Live { site, weight, .. }) = found
             && self.sites.account(site) == account
             && !self.is_over
@@ -421,14 +429,14 @@ impl Samples {
     /// Keeps the sums of a span as they are now, if samples were taken up to now.
     pub fn end_span(&mut self, number: u64) {
         match self.is_over {
-            true => self.sites.forget_span(number),
+            true => self.sites.spans.forget(number),
             false => self.sites.end_span(number),
         }
     }
 
     /// Gives the memory of a span back.
     pub fn forget_span(&mut self, number: u64) {
-        self.sites.forget_span(number);
+        self.sites.spans.forget(number);
     }
 
     /// The sites of a view of a span, with their sums, in no order. None if the samples did not begin before the span, or
@@ -438,7 +446,8 @@ impl Samples {
         number: u64,
         view: SpanView,
     ) -> Option<impl Iterator<Item = (Site, Sum)>> {
-        let sums = self.sites.span_sums(number, view)?;
+        let now = |site| self.sites.moment_of(site);
+        let sums = self.sites.spans.sums(number, view, now)?;
         Some(sums.map(|(site, sum)| (site, self.raised(sum))))
     }
 
@@ -483,7 +492,7 @@ impl Samples {
             return;
         }
         let mut types = Types::new();
-        for live in self.live.all(|live| live.address) {
+        for live in self.live.all() {
             let is_wanted = self.sites.account(live.site) == account;
             let bytes = live.weight.bytes / live.weight.blocks;
             let address = hidden(live.address as usize) as usize;
@@ -506,7 +515,7 @@ impl Samples {
 
     /// The types of the live objects of a site, those with the most bytes first.
     pub fn types(&self, site: Site) -> impl Iterator<Item = (&str, Sum)> {
-        let types = self.types.of(site.number(), &self.stacks);
+        let types = self.types.of(site.number, &self.stacks);
         types.map(|(name, sum)| (name, self.raised(sum)))
     }
 
@@ -515,10 +524,18 @@ impl Samples {
         self.raised(self.sites.sum(site, view))
     }
 
+    /// What is live of a site now, and what was allocated.
+    pub fn now(&self, site: Site) -> AtMoment {
+        AtMoment {
+            live: self.sum(site, View::Live),
+            allocated: self.sum(site, View::Allocated),
+        }
+    }
+
     fn raised(&self, sum: Sum) -> Sum {
         match self.dropped {
             0 => sum,
-            dropped => sum.scaled(self.taken as f64 / (self.taken - dropped).max(1) as f64),
+            dropped => sum.times(self.taken as f64 / (self.taken - dropped).max(1) as f64),
         }
     }
 
@@ -540,7 +557,7 @@ impl Samples {
 
     /// How many different calls there are: [`FrameView::number`] is below that.
     pub fn frames(&self) -> usize {
-        self.stacks.frames()
+        self.stacks.frames.len()
     }
 
     /// The calls of a site, innermost first: native ones, then those of Python; none if no Python code ran and no

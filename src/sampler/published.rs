@@ -51,15 +51,14 @@ struct Counts([usize; KINDS]);
 
 impl Counts {
     fn of(samples: &Samples) -> Self {
-        let [letters, texts, frames, nodes] = samples.stacks.counts();
-        let sites = samples.sites.length();
+        let stacks = &samples.stacks;
         Counts([
-            letters,
-            texts,
-            frames,
-            nodes,
-            sites,
-            samples.threads.count(),
+            stacks.letters.len(),
+            stacks.texts.len(),
+            stacks.frames.len(),
+            stacks.nodes.len(),
+            samples.sites.length(),
+            samples.threads.names.len(),
         ])
     }
 
@@ -214,26 +213,26 @@ fn write(
             word.store(*value, Relaxed);
         }
     };
-    let [letters, texts, frames, nodes, new_sites, threads] = from.0;
-    for word in letters / 8..counts.0[0].div_ceil(8) {
-        put(0, word, &[stacks.letters_of(word)]);
+    let [letters, .., new_sites, _] = from.0;
+    // The last letters may be those of a word that was begun.
+    for (word, letters) in (letters / 8..).zip(stacks.letters[letters / 8 * 8..].chunks(8)) {
+        let mut eight = [0; 8];
+        eight[..letters.len()].copy_from_slice(letters);
+        put(0, word, &[u64::from_ne_bytes(eight)]);
     }
-    for text in texts..counts.0[1] {
-        put(1, text, &[stacks.text_of(text)]);
-    }
-    for frame in frames..counts.0[2] {
-        put(2, 2 * frame, &stacks.frame_of(frame));
-    }
-    for node in nodes..counts.0[3] {
-        put(3, node, &[stacks.node_of(node)]);
+    let before = from.words();
+    for (kind, table) in [
+        (1, &stacks.texts[..]),
+        (2, stacks.frames.as_flattened()),
+        (3, &stacks.nodes),
+        (5, &samples.threads.names),
+    ] {
+        put(kind, before[kind], &table[before[kind]..]);
     }
     let changed = changed.map(|site| site as usize);
     let changed = changed.filter(|&site| site < new_sites);
     for site in changed.into_iter().chain(new_sites..counts.0[4]) {
         put(4, sites::WORDS * site, &sites.words_of(site));
-    }
-    for thread in threads..counts.0[5] {
-        put(5, thread, &[samples.threads.word_of(thread)]);
     }
     for (kind, count) in counts.0.into_iter().enumerate() {
         words[SECTIONS + 2 * kind + 1].store(count as u64, Relaxed);
@@ -253,11 +252,6 @@ fn write(
 pub fn is_whole(words: &[u64], again: &[u64]) -> bool {
     let sequence = |words: &[u64]| words.get(SEQUENCE).copied();
     sequence(words).is_some_and(|number| number % 2 == 0) && sequence(words) == sequence(again)
-}
-
-/// The items of a section, of which each is `N` words.
-fn chunks<const N: usize>(words: &[u64]) -> impl Iterator<Item = [u64; N]> {
-    words.as_chunks().0.iter().copied()
 }
 
 /// The samples that the words hold, to be read and no more. None if they are not what a host of this version wrote.
@@ -285,16 +279,14 @@ pub fn read(words: &[u64]) -> Option<Samples> {
     };
     let (letters, words_of) = section(0)?;
     let bytes = words_of.iter().flat_map(|word| word.to_ne_bytes());
-    let mut all = bytes.take(letters);
-    let stacks = &mut samples.stacks;
-    let is_read = all.all(|letter| stacks.push_letter(letter))
-        && section(1)?.1.iter().all(|&word| stacks.push_text(word))
-        && chunks(section(2)?.1).all(|frame| stacks.push_frame(frame))
-        && section(3)?.1.iter().all(|&word| stacks.push_node(word));
-    let (sites, threads, stacks) = (&mut samples.sites, &mut samples.threads, &samples.stacks);
+    let [texts, frames, nodes, of_sites, names] = [1, 2, 3, 4, 5].map(section);
+    let frames = frames?.1.as_chunks().0;
+    let are_stacks = (samples.stacks).fill(bytes.take(letters), texts?.1, frames, nodes?.1);
+    let (sites, stacks) = (&mut samples.sites, &samples.stacks);
     sites.set_moments(&words[MOMENTS..TIME]);
-    let is_read = is_read
-        && chunks(section(4)?.1).all(|site| sites.push_words(site, stacks))
-        && chunks(section(5)?.1).all(|[name]| threads.push_word(name, stacks));
+    let mut of_sites = of_sites?.1.as_chunks().0.iter();
+    let is_read = are_stacks
+        && of_sites.all(|site| sites.push_words(*site, stacks))
+        && samples.threads.fill(names?.1, stacks);
     is_read.then_some(samples)
 }

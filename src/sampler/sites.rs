@@ -1,29 +1,13 @@
 //! Sites: an account, a call stack and a thread, with their sums.
 
 use crate::ages::Births;
-use crate::chance::Weight;
 use crate::highest::Highest;
-use crate::index::{Index, hash};
-use crate::spans::{AtMoment, SpanView, Spans};
+use crate::index::{Index, Numbered, hash};
+use crate::spans::Spans;
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::Sum;
+use crate::sum::{AtMoment, Site, Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
-
-/// An account, a call stack and a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    number: u32,
-    /// The account's number.
-    pub account: u8,
-}
-
-impl Site {
-    /// Its number.
-    pub(crate) fn number(self) -> u32 {
-        self.number
-    }
-}
 
 /// The parts that make a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +97,6 @@ struct Sums {
     noted: [Noted; MOMENTS.len()],
 }
 
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    hash: u64,
-    number: u32,
-}
-
 /// Words of a site; see [`Sites::words_of`].
 pub const WORDS: usize = 29;
 /// Where the numbers of a site's moments are, behind its key and its sums.
@@ -147,7 +125,7 @@ pub struct Heights {
 /// All sites.
 pub struct Sites {
     sums: MmapVec<Sums>,
-    index: Index<Entry>,
+    index: Index<Numbered>,
     peak: Highest,
     account_peaks: [Highest; ACCOUNTS],
     resident_peaks: u32,
@@ -155,7 +133,7 @@ pub struct Sites {
     /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
     account_live: [f64; ACCOUNTS],
-    spans: Spans,
+    pub spans: Spans,
 }
 
 impl Sites {
@@ -177,12 +155,12 @@ impl Sites {
     pub fn of(&mut self, key: Key, most: usize) -> Option<u32> {
         let hash = hash(key.word()) | 1;
         let sums = &self.sums;
-        let is_it = |entry: &Entry| sums[entry.number as usize].key == key;
-        if let Some(entry) = self.index.find(hash, |entry| entry.hash, is_it) {
-            return Some(entry.number);
+        let known = self.index.number(hash, |number| sums[number].key == key);
+        if known.is_some() {
+            return known;
         }
-        let number = u32::try_from(self.sums.len()).ok()?;
-        if self.sums.len() >= most {
+        let number = self.sums.len();
+        if number >= most {
             return None;
         }
         let site = Sums {
@@ -196,12 +174,8 @@ impl Sites {
                 number: self.number_of(moment, key.account),
             }),
         };
-        if !self.sums.push(site) {
-            return None;
-        }
-        self.index
-            .insert(Entry { hash, number }, |entry| entry.hash)?;
-        Some(number)
+        let is_kept = self.sums.push(site);
+        is_kept.then(|| self.index.enter(hash, number))?
     }
 
     /// The number of the latest moment of a kind.
@@ -215,11 +189,12 @@ impl Sites {
     }
 
     /// A site that is about to change.
-    fn changing(&mut self, site: u32) -> &mut Sums {
-        let account = self.sums[site as usize].key.account;
-        self.spans.changing(site, account, self.moment_of(site));
+    fn changing(&mut self, number: u32) -> &mut Sums {
+        let account = self.account(number);
+        let (site, now) = (Site { number, account }, self.moment_of(number));
+        self.spans.changing(site, now);
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
-        let site = &mut self.sums[site as usize];
+        let site = &mut self.sums[number as usize];
         if site.noted[Moment::Mark as usize].number != self.marks {
             site.marked = site.allocated;
         }
@@ -241,15 +216,6 @@ impl Sites {
         }
     }
 
-    pub fn allocated(&mut self, site: u32, weight: Weight, birth: u32, is_in_total: bool) {
-        let site = self.changing(site);
-        site.live += weight;
-        site.allocated += weight;
-        site.births.add(weight.bytes, birth);
-        let account = site.key.account;
-        self.count(account, weight.bytes, is_in_total);
-    }
-
     /// `beside` is the account that is not part of the total.
     pub fn freed(&mut self, site: u32, weight: Weight, birth: u32, beside: u8) {
         let site = self.changing(site);
@@ -259,7 +225,7 @@ impl Sites {
         self.count(account, -weight.bytes, account != beside);
     }
 
-    /// A block is still live that was taken off by [`Self::freed`]: `kept` of it, and `growth`, which was allocated since.
+    /// A block is live, of which `growth` is allocated now, and `kept` was taken off by [`Self::freed`] before.
     pub fn grown(&mut self, site: u32, kept: Weight, growth: Weight, birth: u32, beside: u8) {
         let all = kept + growth;
         let site = self.changing(site);
@@ -318,7 +284,7 @@ impl Sites {
         self.marks = self.marks.wrapping_add(1);
     }
 
-    fn moment_of(&self, site: u32) -> AtMoment {
+    pub fn moment_of(&self, site: u32) -> AtMoment {
         let sums = &self.sums[site as usize];
         AtMoment {
             live: sums.live,
@@ -340,19 +306,6 @@ impl Sites {
         let mut spans = std::mem::replace(&mut self.spans, Spans::new());
         spans.end(number, |site| self.moment_of(site));
         self.spans = spans;
-    }
-
-    pub fn forget_span(&mut self, number: u64) {
-        self.spans.forget(number);
-    }
-
-    pub fn span_sums(
-        &self,
-        number: u64,
-        view: SpanView,
-    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
-        let sums = self.spans.sums(number, view, |site| self.moment_of(site))?;
-        Some(sums.map(|(number, account, sum)| (Site { number, account }, sum)))
     }
 
     pub fn all(&self) -> impl Iterator<Item = Site> + '_ {
@@ -381,8 +334,10 @@ impl Sites {
             View::Grown => {
                 let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
                 let (live, allocated) = (site.live, site.allocated);
-                let marked = if is_of_now { site.marked } else { allocated };
-                live.grown_since(at(Moment::Mark), allocated, marked)
+                AtMoment { live, allocated }.grown_since(AtMoment {
+                    live: at(Moment::Mark),
+                    allocated: if is_of_now { site.marked } else { allocated },
+                })
             }
         }
     }

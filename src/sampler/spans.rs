@@ -4,23 +4,9 @@
 //! not grown. Spans nest and overlap in any way: none of them changes another, or a mark.
 
 use crate::highest::Highest;
-use crate::index::Index;
-use crate::sum::Sum;
+use crate::index::{Index, Numbered};
+use crate::sum::{AtMoment, Site, Sum};
 use pyhost_os::mmap_vec::MmapVec;
-
-/// The sums of a site at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AtMoment {
-    pub live: Sum,
-    pub allocated: Sum,
-}
-
-impl AtMoment {
-    fn grown_since(self, begin: AtMoment) -> Sum {
-        self.live
-            .grown_since(begin.live, self.allocated, begin.allocated)
-    }
-}
 
 /// Which bytes of a span's sites are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +25,13 @@ pyhost_os::named!(all SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" All
 /// A site that has changed in a span.
 #[derive(Clone, Copy)]
 struct Changed {
-    site: u32,
-    account: u8,
+    site: Site,
     begin: AtMoment,
     /// At the highest moment of this number. If a later one has come, the site has not changed since.
     noted: AtMoment,
     number: u32,
     /// At the end of a span that has ended.
     end: AtMoment,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// The site's number and one.
-    key: u64,
-    place: u32,
 }
 
 /// A block of code.
@@ -63,35 +41,33 @@ pub struct Span {
     account: Option<u8>,
     peak: Highest,
     changed: MmapVec<Changed>,
-    index: Index<Entry>,
+    /// The places of the sites, by their number and one.
+    index: Index<Numbered>,
     has_ended: bool,
     /// A site could not be noted, for want of memory.
     is_broken: bool,
 }
 
 impl Span {
-    fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
-        let key = u64::from(site) + 1;
-        let found = self.index.find(key, |entry| entry.key, |_| true);
+    fn changing(&mut self, site: Site, now: AtMoment) {
+        let key = u64::from(site.number) + 1;
         let number = self.peak.times;
-        if let Some(entry) = found {
-            let changed = &mut self.changed[entry.place as usize];
+        if let Some(place) = self.index.number(key, |_| true) {
+            let changed = &mut self.changed[place as usize];
             if changed.number != number {
                 (changed.noted, changed.number) = (now, number);
             }
             return;
         }
-        let place = self.changed.len() as u32;
+        let place = self.changed.len();
         let changed = Changed {
             site,
-            account,
             begin: now,
             noted: now,
             number,
             end: now,
         };
-        let mut enter = |entry| self.index.insert(entry, |entry| entry.key);
-        let is_noted = self.changed.push(changed) && enter(Entry { key, place }).is_some();
+        let is_noted = self.changed.push(changed) && self.index.enter(key, place).is_some();
         self.is_broken |= !is_noted;
     }
 }
@@ -137,7 +113,7 @@ impl Spans {
             let mut span = self.open.swap_remove(place);
             span.has_ended = true;
             for changed in span.changed.iter_mut() {
-                changed.end = now(changed.site);
+                changed.end = now(changed.site.number);
                 if changed.number != span.peak.times {
                     (changed.noted, changed.number) = (changed.end, span.peak.times);
                 }
@@ -156,9 +132,9 @@ impl Spans {
 
     /// Notes that a site is about to change from `now`.
     #[inline]
-    pub fn changing(&mut self, site: u32, account: u8, now: AtMoment) {
+    pub fn changing(&mut self, site: Site, now: AtMoment) {
         for span in &mut self.open {
-            span.changing(site, account, now);
+            span.changing(site, now);
         }
     }
 
@@ -174,20 +150,20 @@ impl Spans {
         }
     }
 
-    /// The sites of a span whose sum of a view is above 0: number, account and sum. `now` gives the sums of a site. None for a span
+    /// The sites of a span whose sum of a view is above 0, with it. `now` gives the sums of a site. None for a span
     /// that did not begin, or that has not all its sites.
     pub fn sums(
         &self,
         number: u64,
         view: SpanView,
         now: impl Fn(u32) -> AtMoment,
-    ) -> Option<impl Iterator<Item = (u32, u8, Sum)>> {
+    ) -> Option<impl Iterator<Item = (Site, Sum)>> {
         let mut all = self.all();
         let span = all.find(|span| span.number == number && !span.is_broken)?;
         Some(span.changed.iter().filter_map(move |changed| {
             let end = match span.has_ended {
                 true => changed.end,
-                false => now(changed.site),
+                false => now(changed.site.number),
             };
             let at_peak = match changed.number == span.peak.times {
                 true => changed.noted,
@@ -196,12 +172,12 @@ impl Spans {
             let sum = match view {
                 SpanView::AtPeak => at_peak.grown_since(changed.begin),
                 SpanView::Grown => end.grown_since(changed.begin),
-                SpanView::Allocated => end.allocated.since(changed.begin.allocated),
+                SpanView::Allocated => end.allocated - changed.begin.allocated,
             };
             let is_of_scope = span
                 .account
-                .is_none_or(|account| account == changed.account);
-            (is_of_scope && sum.bytes() > 0).then_some((changed.site, changed.account, sum))
+                .is_none_or(|account| account == changed.site.account);
+            (is_of_scope && sum.bytes() > 0).then_some((changed.site, sum))
         }))
     }
 

@@ -4,7 +4,7 @@
 //! have its address.
 
 use crate::Walk;
-use crate::index::{Index, hash};
+use crate::index::{Index, Numbered, hash};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
@@ -83,30 +83,8 @@ pub struct NativeView<'a> {
     pub build_id: &'a str,
 }
 
-/// An entry of an index: the number of an item, by the hash of its content.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    hash: u64,
-    number: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Frame {
-    file: u32,
-    function: u32,
-    /// The line, or [`NATIVE`] and the offset in the library.
-    place: u64,
-}
-
 /// The bit of a native call's place.
 const NATIVE: u64 = 1 << 63;
-
-/// A call and its callers.
-#[derive(Clone, Copy)]
-struct Node {
-    caller: u32,
-    frame: u32,
-}
 
 // A recursion with many branches has a new stack for every sample. So the tables have bounds, far above what programs need
 // that end: with `--lines=1` the start of a notebook's kernel has half a million nodes.
@@ -139,16 +117,18 @@ struct Known {
 /// Calls that are remembered, each at the place that its number says: 16 KiB, all of which is touched soon.
 const KNOWN: usize = 1 << 10;
 
-/// All stacks.
+/// All stacks. The tables are of words, as others read them.
 pub struct Stacks {
-    letters: MmapVec<u8>,
-    /// Where each text lies in the letters.
-    texts: MmapVec<(u32, u32)>,
-    frames: MmapVec<Frame>,
-    nodes: MmapVec<Node>,
-    of_texts: Index<Entry>,
-    of_frames: Index<Entry>,
-    of_nodes: Index<Entry>,
+    pub letters: MmapVec<u8>,
+    /// For each text where it lies in the letters, and its length.
+    pub texts: MmapVec<u64>,
+    /// For each call the texts of its file and its function; and its line, or [`NATIVE`] and the offset in the library.
+    pub frames: MmapVec<[u64; 2]>,
+    /// For each node its caller and its call.
+    pub nodes: MmapVec<u64>,
+    of_texts: Index<Numbered>,
+    of_frames: Index<Numbered>,
+    of_nodes: Index<Numbered>,
     /// Empty until the first one, and without memory.
     known: MmapVec<Known>,
 }
@@ -180,13 +160,6 @@ fn hash_of_text(text: &[u8]) -> u64 {
         .iter()
         .fold(0, |word, &byte| word << 8 | u64::from(byte));
     hash(mixed ^ last) | 1
-}
-
-/// Enters a new item, whose number is `number`, if it could be pushed.
-fn enter(index: &mut Index<Entry>, hash: u64, number: usize, pushed: bool) -> Option<u32> {
-    let number = u32::try_from(number).ok().filter(|_| pushed)?;
-    index.insert(Entry { hash, number }, |entry| entry.hash)?;
-    Some(number)
 }
 
 impl Stacks {
@@ -253,17 +226,15 @@ impl Stacks {
     }
 
     fn node(&mut self, caller: u32, frame: u32, most: usize) -> Option<u32> {
-        let hash = mixed(&[u64::from(caller), u64::from(frame)]);
-        let nodes = &self.nodes;
-        let is_it = |entry: &Entry| {
-            let node = nodes[entry.number as usize];
-            node.caller == caller && node.frame == frame
-        };
-        let known = self.of_nodes.find(hash, |entry| entry.hash, is_it);
-        known.map(|entry| entry.number).or_else(|| {
+        let node = pair(caller, frame);
+        let hash = mixed(&[node]);
+        let known = self
+            .of_nodes
+            .number(hash, |number| self.nodes[number] == node);
+        known.or_else(|| {
             let number = self.nodes.len();
-            let pushed = number < most && self.nodes.push(Node { caller, frame });
-            enter(&mut self.of_nodes, hash, number, pushed)
+            let is_kept = number < most && self.nodes.push(node);
+            is_kept.then(|| self.of_nodes.enter(hash, number))?
         })
     }
 
@@ -283,28 +254,22 @@ impl Stacks {
             u64::from(known_function.unwrap_or(0)),
             place,
         ]);
-        let frames = &self.frames;
-        let is_it = |entry: &Entry| {
-            let frame = frames[entry.number as usize];
-            (frame.file, frame.place) == (file, place)
-                && known_function.is_none_or(|function| frame.function == function)
+        let is_it = |number: usize| {
+            let [texts, of_frame] = self.frames[number];
+            let is_function = |function| texts == pair(file, function);
+            of_frame == place && known_function.map_or(parts(texts).0 == file, is_function)
         };
-        let known = self.of_frames.find(hash, |entry| entry.hash, is_it);
-        if let Some(entry) = known {
-            return Some(entry.number);
+        let known = self.of_frames.number(hash, is_it);
+        if known.is_some() {
+            return known;
         }
         let function = match (known_function, call.native) {
             (Some(function), _) => function,
             (None, native) => self.text(native.map_or(&[], |native| (native.name)()))?,
         };
         let number = self.frames.len();
-        let frame = Frame {
-            file,
-            function,
-            place,
-        };
-        let pushed = number < most && self.frames.push(frame);
-        enter(&mut self.of_frames, hash, number, pushed)
+        let is_kept = number < most && self.frames.push([pair(file, function), place]);
+        is_kept.then(|| self.of_frames.enter(hash, number))?
     }
 
     /// The number of a text. None if there is no room or no memory for it.
@@ -314,21 +279,20 @@ impl Stacks {
 
     fn text_within(&mut self, text: &[u8], letters: usize) -> Option<u32> {
         let hash = hash_of_text(text);
-        let is_it = |entry: &Entry| self.bytes(entry.number) == text;
-        let known = self.of_texts.find(hash, |entry| entry.hash, is_it);
-        known.map(|entry| entry.number).or_else(|| {
+        let is_it = |number| self.bytes(number as u32) == text;
+        self.of_texts.number(hash, is_it).or_else(|| {
             let start = u32::try_from(self.letters.len()).ok()?;
+            let place = pair(start, text.len() as u32);
             let has_room = self.letters.len() + text.len() <= letters;
-            let kept = has_room && self.letters.extend(text);
             let number = self.texts.len();
-            let pushed = kept && self.texts.push((start, text.len() as u32));
-            enter(&mut self.of_texts, hash, number, pushed)
+            let is_kept = has_room && self.letters.extend(text) && self.texts.push(place);
+            is_kept.then(|| self.of_texts.enter(hash, number))?
         })
     }
 
     /// The letters of a text.
     pub fn bytes(&self, text: u32) -> &[u8] {
-        let (start, length) = self.texts[text as usize];
+        let (start, length) = parts(self.texts[text as usize]);
         &self.letters[start as usize..][..length as usize]
     }
 
@@ -338,17 +302,18 @@ impl Stacks {
     }
 
     fn view(&self, number: u32) -> FrameView<'_> {
-        let frame = self.frames[number as usize];
-        let file = self.text_at(frame.file);
-        let is_native = frame.place & NATIVE != 0;
+        let [texts, place] = self.frames[number as usize];
+        let (file, function) = parts(texts);
+        let file = self.text_at(file);
+        let is_native = place & NATIVE != 0;
         let library = is_native.then(|| file.split_once('\0').unwrap_or((file, "")));
         FrameView {
             number,
             file: library.map_or(file, |(path, _)| path),
-            function: self.text_at(frame.function),
-            line: library.map_or(frame.place as u32, |_| 0),
+            function: self.text_at(function),
+            line: library.map_or(place as u32, |_| 0),
             native: library.map(|(_, build_id)| NativeView {
-                offset: frame.place & !NATIVE,
+                offset: place & !NATIVE,
                 build_id,
             }),
         }
@@ -357,9 +322,9 @@ impl Stacks {
     /// The calls of a stack, innermost first.
     pub fn calls(&self, stack: u32) -> impl Iterator<Item = FrameView<'_>> {
         let known = |node: u32| (node != EMPTY).then_some(node);
-        let caller = move |&node: &u32| known(self.nodes[node as usize].caller);
+        let caller = move |&node: &u32| known(parts(self.nodes[node as usize]).0);
         std::iter::successors(known(stack), caller)
-            .map(|node| self.view(self.nodes[node as usize].frame))
+            .map(|node| self.view(parts(self.nodes[node as usize]).1))
     }
 
     /// All different calls.
@@ -367,76 +332,33 @@ impl Stacks {
         (0..self.frames.len() as u32).map(|number| self.view(number))
     }
 
-    pub fn frames(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// How many letters, texts, calls and nodes there are.
-    pub fn counts(&self) -> [usize; 4] {
-        [
-            self.letters.len(),
-            self.texts.len(),
-            self.frames.len(),
-            self.nodes.len(),
-        ]
-    }
-
-    /// Eight letters, from the one of number `8 * word` on.
-    pub fn letters_of(&self, word: usize) -> u64 {
-        let mut eight = [0; 8];
-        for (letter, kept) in eight.iter_mut().zip(&self.letters[8 * word..]) {
-            *letter = *kept;
-        }
-        u64::from_ne_bytes(eight)
-    }
-
-    /// A text as a word.
-    pub fn text_of(&self, number: usize) -> u64 {
-        let (start, length) = self.texts[number];
-        pair(start, length)
-    }
-
-    /// A call as two words.
-    pub fn frame_of(&self, number: usize) -> [u64; 2] {
-        let frame = self.frames[number];
-        [pair(frame.file, frame.function), frame.place]
-    }
-
-    /// A node as a word.
-    pub fn node_of(&self, number: usize) -> u64 {
-        let node = self.nodes[number];
-        pair(node.caller, node.frame)
-    }
-
-    /// Adds a letter that [`Self::letters_of`] gave.
-    pub fn push_letter(&mut self, letter: u8) -> bool {
-        self.letters.push(letter)
-    }
-
-    /// Adds what [`Self::text_of`] gave; false if it cannot be.
-    pub fn push_text(&mut self, word: u64) -> bool {
-        let (start, length) = parts(word);
-        let end = start as usize + length as usize;
-        end <= self.letters.len() && self.texts.push((start, length))
-    }
-
-    /// Adds what [`Self::frame_of`] gave; false if it cannot be.
-    pub fn push_frame(&mut self, [texts, place]: [u64; 2]) -> bool {
-        let (file, function) = parts(texts);
-        let known = |text| (text as usize) < self.texts.len();
-        let frame = Frame {
-            file,
-            function,
-            place,
+    /// Takes over the tables of another process, which may say anything; false if they cannot be those of stacks. A caller is
+    /// older, so that each stack ends.
+    pub fn fill(
+        &mut self,
+        mut letters: impl Iterator<Item = u8>,
+        texts: &[u64],
+        frames: &[[u64; 2]],
+        nodes: &[u64],
+    ) -> bool {
+        let are_read = letters.all(|letter| self.letters.push(letter));
+        let is_text = |&word: &u64| {
+            let (start, length) = parts(word);
+            start as usize + length as usize <= self.letters.len()
         };
-        known(file) && known(function) && self.frames.push(frame)
-    }
-
-    /// Adds what [`Self::node_of`] gave; false if it cannot be. A caller is older, so that each stack ends.
-    pub fn push_node(&mut self, word: u64) -> bool {
-        let (caller, frame) = parts(word);
-        let is_known = self.knows(caller) && (frame as usize) < self.frames.len();
-        is_known && self.nodes.push(Node { caller, frame })
+        let has_texts = |frame: &[u64; 2]| {
+            let (file, function) = parts(frame[0]);
+            (file.max(function) as usize) < texts.len()
+        };
+        are_read
+            && texts.iter().all(is_text)
+            && self.texts.extend(texts)
+            && frames.iter().all(has_texts)
+            && self.frames.extend(frames)
+            && nodes.iter().all(|&node| {
+                let (caller, frame) = parts(node);
+                self.knows(caller) && (frame as usize) < frames.len() && self.nodes.push(node)
+            })
     }
 
     /// Whether there is a stack of that number.

@@ -1,15 +1,20 @@
-//! Sums of weights.
+//! Weights of samples, and their sums.
 
-use crate::chance::Weight;
-use std::ops::{AddAssign, SubAssign};
+use derive_more::{Add, AddAssign, Sub, SubAssign};
 
-/// A sum of weights, with its sampling error.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The bytes and blocks that samples stand for, with their sampling error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Add, AddAssign, Sub, SubAssign)]
 pub struct Sum {
-    bytes: f64,
-    blocks: f64,
-    variance: f64,
+    /// Bytes.
+    pub bytes: f64,
+    /// Blocks.
+    pub blocks: f64,
+    /// The estimated variance of the bytes.
+    pub variance: f64,
 }
+
+/// The sum of one sample.
+pub type Weight = Sum;
 
 impl Sum {
     /// Nothing.
@@ -18,6 +23,38 @@ impl Sum {
         blocks: 0.0,
         variance: 0.0,
     };
+
+    /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
+    pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
+        let probability = match interval {
+            0 | 1 => 1.0,
+            // 1 - exp(-x), without the loss of digits for a small x.
+            _ => -f64::exp_m1(-(counted as f64) / interval as f64),
+        };
+        let weight = bytes as f64 / probability;
+        Sum {
+            bytes: weight,
+            blocks: 1.0 / probability,
+            variance: weight * weight * (1.0 - probability),
+        }
+    }
+
+    /// Of bytes that are no block of their own.
+    pub fn without_block(self) -> Self {
+        Sum {
+            blocks: 0.0,
+            ..self
+        }
+    }
+
+    /// Of a share of the bytes of the same blocks.
+    pub fn scaled(self, share: f64) -> Self {
+        Sum {
+            bytes: self.bytes * share,
+            variance: self.variance * share * share,
+            ..self
+        }
+    }
 
     /// Estimated bytes.
     pub fn bytes(&self) -> i64 {
@@ -42,29 +79,6 @@ impl Sum {
         }
     }
 
-    /// The growth since it was `before`. `allocated` is the sum of all that was allocated by now, `marked` by then.
-    ///
-    /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
-    /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
-    pub fn grown_since(self, before: Sum, allocated: Sum, marked: Sum) -> Sum {
-        let came = allocated.variance - marked.variance;
-        let went = came - (self.variance - before.variance);
-        Sum {
-            bytes: self.bytes - before.bytes,
-            blocks: self.blocks - before.blocks,
-            variance: (came + went).min(self.variance + before.variance),
-        }
-    }
-
-    /// What was added since the sum was `before`.
-    pub fn since(self, before: Sum) -> Sum {
-        Sum {
-            bytes: self.bytes - before.bytes,
-            blocks: self.blocks - before.blocks,
-            variance: self.variance - before.variance,
-        }
-    }
-
     /// As three words.
     pub(crate) fn words(&self) -> [u64; 3] {
         [self.bytes, self.blocks, self.variance].map(f64::to_bits)
@@ -81,35 +95,42 @@ impl Sum {
     }
 
     /// The sum for `factor` times as many samples.
-    pub(crate) fn scaled(self, factor: f64) -> Sum {
+    pub(crate) fn times(self, factor: f64) -> Sum {
         Sum {
-            bytes: self.bytes * factor,
             blocks: self.blocks * factor,
-            variance: self.variance * factor * factor,
+            ..self.scaled(factor)
         }
     }
 }
 
-impl AddAssign<Weight> for Sum {
-    fn add_assign(&mut self, weight: Weight) {
-        self.bytes += weight.bytes;
-        self.blocks += weight.blocks;
-        self.variance += weight.variance;
-    }
+/// An account, a call stack and a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub(crate) number: u32,
+    /// The account's number.
+    pub account: u8,
 }
 
-impl SubAssign<Weight> for Sum {
-    fn sub_assign(&mut self, weight: Weight) {
-        self.bytes -= weight.bytes;
-        self.blocks -= weight.blocks;
-        self.variance -= weight.variance;
-    }
+/// The sums of a site at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AtMoment {
+    /// What is live.
+    pub live: Sum,
+    /// All that was allocated until then.
+    pub allocated: Sum,
 }
 
-impl AddAssign for Sum {
-    fn add_assign(&mut self, other: Sum) {
-        self.bytes += other.bytes;
-        self.blocks += other.blocks;
-        self.variance += other.variance;
+impl AtMoment {
+    /// What is live, less what was live `before`.
+    ///
+    /// The samples of both moments are no error of the difference. What was allocated and what was freed since is one, but
+    /// for what came and went; nor can the error be larger than that of two sums that have nothing in common.
+    pub fn grown_since(self, before: AtMoment) -> Sum {
+        let came = self.allocated.variance - before.allocated.variance;
+        let went = came - (self.live.variance - before.live.variance);
+        Sum {
+            variance: (came + went).min(self.live.variance + before.live.variance),
+            ..self.live - before.live
+        }
     }
 }

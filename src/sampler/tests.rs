@@ -30,18 +30,20 @@ fn whole(bytes: usize) -> Weight {
 }
 
 /// A process that allocates and frees at known sites: its own books are the oracle.
-struct Process {
-    samples: Samples,
+pub struct Process {
+    pub samples: Samples,
+    /// Whether it says how high the live bytes are.
+    pub has_heights: bool,
     chance: Chance,
     left: i64,
     live: HashMap<usize, (usize, usize)>,
     /// The bytes of each site, by the number of the view.
-    bytes: [[i64; SITES]; View::ALL.len()],
+    pub bytes: [[i64; SITES]; View::ALL.len()],
     /// The highest live bytes so far of each account, and of the total.
     highest: [i64; 4],
 }
 
-const SITES: usize = 20;
+pub const SITES: usize = 20;
 const LIVE: usize = View::Live as usize;
 
 fn heights(total: i64) -> Heights {
@@ -50,11 +52,12 @@ fn heights(total: i64) -> Heights {
 }
 
 impl Process {
-    fn new(interval: u64, seed: u64) -> Self {
+    pub fn new(interval: u64, seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         Process {
             left: chance.distance(interval),
             samples: Samples::new(interval, 9),
+            has_heights: true,
             chance,
             live: HashMap::new(),
             bytes: [[0; SITES]; View::ALL.len()],
@@ -72,7 +75,7 @@ impl Process {
         self.bytes[View::Grown as usize][site] += bytes;
     }
 
-    fn allocate(&mut self, address: usize, site: usize, size: usize) {
+    pub fn allocate(&mut self, address: usize, site: usize, size: usize) {
         self.live.insert(address, (site, size));
         self.count(site, size as i64);
         self.bytes[View::Allocated as usize][site] += size as i64;
@@ -98,11 +101,13 @@ impl Process {
             let function = format!("f{site}");
             let calls = [call("lib.py", &function, 7), call("main.py", "<module>", 3)];
             let block = block(address, account as u8, Weight::new(size, size, interval));
-            self.samples.add(block, &mut inward(&calls), Some(heights));
+            let heights = self.has_heights.then_some(heights);
+            let added = self.samples.add(block, &mut inward(&calls), heights);
+            assert_ne!(added, Added::Not);
         }
     }
 
-    fn free(&mut self, address: usize) {
+    pub fn free(&mut self, address: usize) {
         if let Some((site, size)) = self.live.remove(&address) {
             self.count(site, -(size as i64));
             self.samples.remove(address);
@@ -133,16 +138,21 @@ impl Process {
         }
     }
 
-    /// The sum of each site, found by its function.
+    /// The sum of each site.
     fn sampled(&self, view: View) -> [Sum; SITES] {
         let mut sums = [Sum::NONE; SITES];
         for site in self.samples.sites() {
-            let innermost = self.samples.calls(site).next().unwrap();
-            let number: usize = innermost.function[1..].parse().unwrap();
-            assert_eq!(usize::from(site.account), number % 3);
-            sums[number] += self.samples.sum(site, view);
+            sums[self.number_of(site)] += self.samples.sum(site, view);
         }
         sums
+    }
+
+    /// The number of a site, by its function.
+    pub fn number_of(&self, site: Site) -> usize {
+        let innermost = self.samples.calls(site).next().unwrap();
+        let number = innermost.function[1..].parse().unwrap();
+        assert_eq!(usize::from(site.account), number % 3);
+        number
     }
 }
 
@@ -356,7 +366,7 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
     let last = &threads[THREAD_NAMES..];
     assert_eq!(last, [Thread::Others, Thread::Main, Thread::Unnamed]);
     // The names are all that is kept of a thread.
-    assert_eq!(samples.stacks.counts()[1], 2 + THREAD_NAMES);
+    assert_eq!(samples.stacks.texts.len(), 2 + THREAD_NAMES);
     assert_eq!(samples.frames(), 1);
 }
 

@@ -29,7 +29,7 @@ const _: () = assert!(NAMES <= OTHERS as usize);
 /// The names.
 pub struct Threads {
     /// For each the number of its text.
-    names: MmapVec<u32>,
+    pub names: MmapVec<u64>,
 }
 
 impl Threads {
@@ -47,7 +47,7 @@ impl Threads {
             Thread::Others => return OTHERS,
             Thread::Named(name) => name,
         };
-        let is_it = |text: &u32| stacks.bytes(*text) == name.as_bytes();
+        let is_it = |text: &u64| stacks.bytes(*text as u32) == name.as_bytes();
         if let Some(number) = self.names.iter().position(is_it) {
             return number as u8;
         }
@@ -55,7 +55,7 @@ impl Threads {
         let is_kept = number < NAMES
             && stacks
                 .text(name.as_bytes())
-                .is_some_and(|text| self.names.push(text));
+                .is_some_and(|text| self.names.push(text.into()));
         if is_kept { number as u8 } else { OTHERS }
     }
 
@@ -64,26 +64,15 @@ impl Threads {
         match (number, self.names.get(usize::from(number))) {
             (MAIN, _) => Thread::Main,
             (UNNAMED, _) => Thread::Unnamed,
-            (_, Some(text)) => Thread::Named(stacks.text_at(*text)),
+            (_, Some(text)) => Thread::Named(stacks.text_at(*text as u32)),
             (_, None) => Thread::Others,
         }
     }
 
-    /// How many names there are.
-    pub fn count(&self) -> usize {
-        self.names.len()
-    }
-
-    /// A name as a word.
-    pub fn word_of(&self, number: usize) -> u64 {
-        u64::from(self.names[number])
-    }
-
-    /// Adds what [`Self::word_of`] gave; false if it cannot be.
-    pub fn push_word(&mut self, word: u64, stacks: &Stacks) -> bool {
-        let text = u32::try_from(word).ok();
-        let text = text.filter(|text| (*text as usize) < stacks.counts()[1]);
-        self.names.len() < NAMES && text.is_some_and(|text| self.names.push(text))
+    /// Takes over the names of another process; false if they cannot be those of threads.
+    pub fn fill(&mut self, names: &[u64], stacks: &Stacks) -> bool {
+        let is_text = |&text: &u64| text < stacks.texts.len() as u64;
+        names.len() <= NAMES && names.iter().all(is_text) && self.names.extend(names)
     }
 
     /// A copy. None if there is no memory for it.

@@ -1,8 +1,7 @@
 //! The types of the live objects of a site, as the caller finds them at one moment.
 
-use crate::chance::Weight;
 use crate::stacks::Stacks;
-use crate::sum::Sum;
+use crate::sum::{Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 
@@ -45,9 +44,11 @@ impl Types {
 
     /// Adds an object of a site; false if there is no memory for it.
     pub fn add(&mut self, site: u32, kind: usize, weight: Weight) -> bool {
-        let mut sum = Sum::NONE;
-        sum += weight;
-        self.found.push(OfType { site, kind, sum })
+        self.found.push(OfType {
+            site,
+            kind,
+            sum: weight,
+        })
     }
 
     /// Sums the objects by the name of their type. Those without a name are left out.

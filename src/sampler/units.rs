@@ -6,10 +6,11 @@
 //!
 //! As [`crate::Samples`] this is plain data behind the caller's lock, in memory of the system alone.
 
-use crate::chance::Weight;
 use crate::hidden;
-use crate::index::Index;
+use crate::index::{Index, Keyed};
+use crate::sum::Weight;
 use pyhost_os::mmap_vec::MmapVec;
+use std::iter::successors;
 use std::ops::Range;
 
 /// The number of a unit; 0 stands for no unit.
@@ -109,6 +110,12 @@ pub struct UnitSample {
     generation: u32,
 }
 
+impl Keyed for UnitSample {
+    fn key(&self) -> u64 {
+        self.address
+    }
+}
+
 /// All units of a process, and their samples.
 pub struct Units {
     units: MmapVec<Unit>,
@@ -192,25 +199,30 @@ impl Units {
         }
     }
 
-    /// The unit itself while its block runs, else the next one around it whose block does; 0 if there is none.
-    pub fn open_one(&self, mut number: UnitNumber) -> UnitNumber {
-        while let Some(unit) = self.units.get((number as usize).wrapping_sub(1))
-            && !unit.is_open
-        {
+    /// A unit and those around it, innermost first.
+    fn outward(&self, number: UnitNumber) -> impl Iterator<Item = &Unit> {
+        let unit = |number: UnitNumber| self.units.get((number as usize).wrapping_sub(1));
+        successors(unit(number), move |inner| unit(inner.parent))
+    }
+
+    /// Changes the figures of a unit and of those around it.
+    fn change(&mut self, mut number: UnitNumber, change: impl Fn(&mut UnitFigures)) {
+        while let Some(unit) = self.at(number) {
+            change(&mut unit.figures);
             number = unit.parent;
         }
-        number
+    }
+
+    /// The unit itself while its block runs, else the next one around it whose block does; 0 if there is none.
+    pub fn open_one(&self, number: UnitNumber) -> UnitNumber {
+        let open = self.outward(number).find(|unit| unit.is_open);
+        open.map_or(0, |unit| unit.figures.number)
     }
 
     /// The unit or one around it, innermost first, whose budget has no room for `bytes` more.
-    pub fn exhausted(&self, mut number: UnitNumber, bytes: u64) -> Option<UnitFigures> {
-        while let Some(unit) = self.units.get((number as usize).wrapping_sub(1)) {
-            if unit.figures.live.saturating_add(bytes) > unit.figures.ceiling() {
-                return Some(unit.figures);
-            }
-            number = unit.parent;
-        }
-        None
+    pub fn exhausted(&self, number: UnitNumber, bytes: u64) -> Option<UnitFigures> {
+        let mut all = self.outward(number).map(|unit| unit.figures);
+        all.find(|it| it.live.saturating_add(bytes) > it.ceiling())
     }
 
     /// The unit has its error, or its error could not be raised.
@@ -227,8 +239,7 @@ impl Units {
 
     /// The figures of a unit.
     pub fn figures(&self, number: UnitNumber) -> Option<UnitFigures> {
-        let unit = self.units.get((number as usize).wrapping_sub(1))?;
-        Some(unit.figures)
+        self.outward(number).next().map(|unit| unit.figures)
     }
 
     /// Adds a sample of the open one of a unit. Returns whether it replaces one at the same address, whose end was not seen; `None` if there is no
@@ -253,36 +264,28 @@ impl Units {
 
     fn put(&mut self, address: usize, sample: UnitSample) -> Option<bool> {
         let is_replaced = self.take_out(address).is_some();
-        self.at(sample.unit)
-            .filter(|unit| unit.references > 0 && unit.generation == sample.generation)?;
-        self.samples.insert(sample, |entry| entry.address)?;
-        let mut number = sample.unit;
-        while let Some(unit) = self.at(number) {
-            unit.references += u32::from(number == sample.unit);
-            let figures = &mut unit.figures;
+        let is_it = |unit: &&mut Unit| unit.references > 0 && unit.generation == sample.generation;
+        self.at(sample.unit).filter(is_it)?;
+        self.samples.insert(sample)?;
+        self.at(sample.unit)?.references += 1;
+        self.change(sample.unit, |figures| {
             figures.live += sample.bytes;
             figures.variance += sample.variance;
             figures.peak = figures.peak.max(figures.live);
-            number = unit.parent;
-        }
+        });
         Some(is_replaced)
     }
 
     /// Takes out the sample at `address`, which is freed, or may come back by [`Self::put_back`].
     pub fn take_out(&mut self, address: usize) -> Option<UnitSample> {
-        let sample = self
-            .samples
-            .remove(hidden(address), |entry| entry.address)?;
-        let mut number = sample.unit;
-        while let Some(unit) = self.at(number) {
-            let figures = &mut unit.figures;
+        let sample = self.samples.remove(hidden(address))?;
+        self.change(sample.unit, |figures| {
             figures.live -= sample.bytes;
             figures.variance -= sample.variance;
             if figures.live < figures.budget / 8 * 7 {
                 (figures.has_error, figures.missed) = (false, 0);
             }
-            number = unit.parent;
-        }
+        });
         self.release(sample.unit);
         Some(sample)
     }

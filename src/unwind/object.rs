@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code)]
 
+use object::LittleEndian;
+use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, Sym64};
+use object::pod::slice_from_bytes;
+use object::read::elf::{Dyn, FileHeader, GnuHashTable, NoteIterator, ProgramHeader, Sym};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -23,11 +27,10 @@ struct Found {
 struct LinkMap {
     base: usize,
     name: *const c_char,
-    dynamic: *const Dynamic,
+    dynamic: *const c_void,
 }
 
-/// `Elf64_Dyn`: a tag and a value.
-type Dynamic = [u64; 2];
+type Header = FileHeader64<LittleEndian>;
 
 type Find = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 static FIND: OnceLock<Find> = OnceLock::new();
@@ -54,7 +57,7 @@ pub struct Object {
     /// What is added to an address in its file.
     pub base: usize,
     name: *const c_char,
-    dynamic: *const Dynamic,
+    dynamic: *const c_void,
     /// Where its file's first page is loaded; 0 if that is not known.
     header: usize,
     /// Where `.eh_frame_hdr` is loaded; 0 for none.
@@ -150,31 +153,32 @@ impl Object {
         unsafe { CStr::from_ptr(self.name) }.to_bytes()
     }
 
-    /// Its program headers. None if they are not in the first page: some tools move them.
-    fn headers(&self) -> Option<&[libc::Elf64_Phdr]> {
-        let size = size_of::<libc::Elf64_Phdr>();
+    /// Its program headers; none if they are not in the first page: some tools move them.
+    fn headers(&self) -> &[ProgramHeader64<LittleEndian>] {
         if self.header == 0 {
-            return None;
+            return &[];
         }
         // SAFETY: the first page of the file, which is loaded and readable.
-        unsafe {
-            let header = &*(self.header as *const libc::Elf64_Ehdr);
-            let (at, count) = (header.e_phoff as usize, usize::from(header.e_phnum));
-            let is_there = usize::from(header.e_phentsize) == size
-                && at % 8 == 0
-                && at.checked_add(count * size)? <= PAGE;
-            is_there.then(|| std::slice::from_raw_parts((self.header + at) as *const _, count))
-        }
+        let page = unsafe { std::slice::from_raw_parts(self.header as *const u8, PAGE) };
+        let header = Header::parse(page);
+        let headers = header.and_then(|header| header.program_headers(LittleEndian, page));
+        headers.unwrap_or_default()
+    }
+
+    /// Where a part of the file is loaded.
+    fn start_of(&self, header: &ProgramHeader64<LittleEndian>) -> usize {
+        self.base
+            .wrapping_add(header.p_vaddr(LittleEndian) as usize)
     }
 
     /// The readable parts of the object.
     fn segments(&self) -> impl Iterator<Item = Range<usize>> {
-        let headers = self.headers().unwrap_or_default().iter();
-        let loaded =
-            headers.filter(|it| it.p_type == libc::PT_LOAD && it.p_flags & libc::PF_R != 0);
+        let loaded = self.headers().iter().filter(|it| {
+            it.p_type(LittleEndian) == elf::PT_LOAD && it.p_flags(LittleEndian).contains(elf::PF_R)
+        });
         loaded.filter_map(|header| {
-            let start = self.base.wrapping_add(header.p_vaddr as usize);
-            Some(start..start.checked_add(header.p_memsz as usize)?)
+            let start = self.start_of(header);
+            Some(start..start.checked_add(header.p_memsz(LittleEndian) as usize)?)
         })
     }
 
@@ -193,29 +197,18 @@ impl Object {
 
     /// The number that the linker of the file made of its content; empty if it has none.
     pub fn build_id(&self) -> &[u8] {
-        const NT_GNU_BUILD_ID: u32 = 3;
-        let headers = self.headers().unwrap_or_default().iter();
-        for header in headers.filter(|it| it.p_type == libc::PT_NOTE) {
-            let start = self.base.wrapping_add(header.p_vaddr as usize);
-            let notes = self.bytes_from(start).unwrap_or_default();
-            let mut rest = notes.get(..header.p_filesz as usize).unwrap_or_default();
-            while let Some(words) = rest.first_chunk::<12>() {
-                let number = |at: usize| {
-                    let bytes = words.get(at..at + 4).and_then(|it| it.try_into().ok());
-                    bytes.map_or(0, u32::from_ne_bytes) as usize
-                };
-                let (name, content, kind) = (number(0), number(4), number(8) as u32);
-                let begin = 12 + name.next_multiple_of(4);
-                let found = rest.get(begin..).and_then(|it| it.get(..content));
-                if kind == NT_GNU_BUILD_ID
-                    && rest.get(12..16) == Some(b"GNU\0")
-                    && let Some(found) = found
-                {
-                    return found;
+        let headers = self.headers().iter();
+        for header in headers.filter(|it| it.p_type(LittleEndian) == elf::PT_NOTE) {
+            let notes = self.bytes_from(self.start_of(header)).unwrap_or_default();
+            let notes = notes.get(..header.p_filesz(LittleEndian) as usize);
+            let align = header.p_align(LittleEndian);
+            let notes = NoteIterator::<Header>::new(LittleEndian, align, notes.unwrap_or_default());
+            let Ok(mut notes) = notes else { continue };
+            while let Ok(Some(note)) = notes.next() {
+                let kind = note.n_type(LittleEndian);
+                if note.name() == elf::ELF_NOTE_GNU && kind == elf::NT_GNU_BUILD_ID {
+                    return note.desc();
                 }
-                rest = rest
-                    .get(begin + content.next_multiple_of(4)..)
-                    .unwrap_or_default();
             }
         }
         &[]
@@ -223,90 +216,46 @@ impl Object {
 
     /// The name of the exported symbol that an address is in; None if it is in a function that is not exported.
     pub fn symbol(&self, address: usize) -> Option<&[u8]> {
-        let tables = self.tables()?;
+        let [symbols, texts, hash] = self.tables()?;
         let wanted = address.wrapping_sub(self.base) as u64;
-        let size = size_of::<libc::Elf64_Sym>();
-        let bytes = self.bytes_from(tables.symbols)?;
-        for index in 0..self.symbol_count(tables.hash)? {
-            let entry = bytes.get(index * size..(index + 1) * size)?;
-            // SAFETY: as many bytes, of a plain structure.
-            let symbol: libc::Elf64_Sym =
-                unsafe { entry.as_ptr().cast::<libc::Elf64_Sym>().read_unaligned() };
-            let is_function = matches!(symbol.st_info & 15, 2 | 10); // STT_FUNC, STT_GNU_IFUNC
-            let is_inside = wanted.wrapping_sub(symbol.st_value) < symbol.st_size;
-            if is_function && is_inside && symbol.st_shndx != 0 {
-                let text = self.bytes_from(tables.texts.checked_add(symbol.st_name as usize)?)?;
-                return text.split(|&byte| byte == 0).next();
-            }
-        }
-        None
+        // Nothing but the table of hashes says how many there are.
+        let hash = GnuHashTable::<Header>::parse(LittleEndian, self.bytes_from(hash)?).ok()?;
+        let count = hash.symbol_table_length(LittleEndian)?.min(MOST_SYMBOLS);
+        let symbols: (&[Sym64<_>], _) =
+            slice_from_bytes(self.bytes_from(symbols)?, count as usize).ok()?;
+        let found = symbols.0.iter().find(|symbol| {
+            let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
+            let distance = wanted.wrapping_sub(symbol.st_value(LittleEndian));
+            let is_inside = distance < symbol.st_size(LittleEndian);
+            is_function && is_inside && !symbol.is_undefined(LittleEndian)
+        })?;
+        let text = self.bytes_from(texts.checked_add(found.st_name(LittleEndian) as usize)?)?;
+        text.split(|&byte| byte == 0).next()
     }
 
-    fn tables(&self) -> Option<Tables> {
-        const DT_NULL: i64 = 0;
-        const DT_STRTAB: i64 = 5;
-        const DT_SYMTAB: i64 = 6;
-        const DT_GNU_HASH: i64 = 0x6fff_fef5;
+    /// Where the symbols, their names, and the table of hashes are.
+    fn tables(&self) -> Option<[usize; 3]> {
         /// Entries that are looked at.
         const MOST: usize = 200;
-        let (mut symbols, mut texts, mut hash) = (0, 0, 0);
-        let size = size_of::<Dynamic>();
+        const WANTED: [elf::DynamicTag; 3] = [elf::DT_SYMTAB, elf::DT_STRTAB, elf::DT_GNU_HASH];
         let bytes = self.bytes_from(self.dynamic.addr())?;
-        for entry in bytes.chunks_exact(size).take(MOST) {
-            let (tag, value) = entry.split_at_checked(8)?;
-            let tag = i64::from_ne_bytes(tag.try_into().ok()?);
-            let value = usize::from_ne_bytes(value.try_into().ok()?);
+        let count = MOST.min(bytes.len() / size_of::<Dyn64<LittleEndian>>());
+        let entries: (&[Dyn64<_>], _) = slice_from_bytes(bytes, count).ok()?;
+        let is_entry = |entry: &&Dyn64<LittleEndian>| entry.tag(LittleEndian) != elf::DT_NULL;
+        let mut places = [0; 3];
+        for entry in entries.0.iter().take_while(is_entry) {
+            let value = entry.val(LittleEndian) as usize;
             // The linker adds the base to most of these, but not in objects whose entries are read-only.
-            let value = match self.segments().any(|range| range.contains(&value)) {
-                true => value,
-                false => value.wrapping_add(self.base),
-            };
-            match tag {
-                DT_NULL => break,
-                DT_SYMTAB => symbols = value,
-                DT_STRTAB => texts = value,
-                DT_GNU_HASH => hash = value,
-                _ => {}
+            let is_added = self.segments().any(|range| range.contains(&value));
+            let value = value.wrapping_add(if is_added { 0 } else { self.base });
+            let tag = entry.tag(LittleEndian);
+            if let Some(index) = WANTED.iter().position(|wanted| *wanted == tag) {
+                places[index] = value;
             }
         }
-        (symbols != 0 && texts != 0 && hash != 0).then_some(Tables {
-            symbols,
-            texts,
-            hash,
-        })
-    }
-
-    /// How many symbols there are, from the table of hashes: nothing else says it.
-    fn symbol_count(&self, hash: usize) -> Option<usize> {
-        let bytes = self.bytes_from(hash)?;
-        let word = |index: usize| -> Option<usize> {
-            let bytes = bytes.get(4 * index..)?.first_chunk()?;
-            Some(u32::from_ne_bytes(*bytes) as usize)
-        };
-        let (buckets, first, filter) = (word(0)?, word(1)?, word(2)?);
-        let start = 4 + 2 * filter;
-        let mut last = 0;
-        for bucket in 0..buckets.min(MOST_SYMBOLS) {
-            last = last.max(word(start + bucket)?);
-        }
-        if last < first {
-            return Some(first);
-        }
-        // The last symbol of a chain has the lowest bit set.
-        let mut index = last;
-        while index < MOST_SYMBOLS && word(start + buckets + index - first)? & 1 == 0 {
-            index += 1;
-        }
-        Some((index + 1).min(MOST_SYMBOLS))
+        (!places.contains(&0)).then_some(places)
     }
 }
 
 /// Symbols that are looked through, so that a huge library delays nobody for long.
-const MOST_SYMBOLS: usize = 100_000;
-
-/// Where the symbols, their names, and the table of hashes are.
-struct Tables {
-    symbols: usize,
-    texts: usize,
-    hash: usize,
-}
+const MOST_SYMBOLS: u32 = 100_000;

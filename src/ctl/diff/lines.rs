@@ -4,9 +4,9 @@ use super::listing::{Listing, error_of_change, interval_of};
 use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Stacks, View, error_bytes};
 use crate::summary::{bytes, signed};
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Lines that grew, lines that shrank, and lines that changed within the error, which the text has at most.
@@ -51,15 +51,14 @@ impl<'a> LineChanges<'a> {
     pub fn new(a: &'a Stacks, b: &'a Stacks, view: View) -> Self {
         let interval = interval_of(a, b);
         let (a, b) = (Side::new(a, view), Side::new(b, view));
-        let mut subjects: Vec<Subject> = a.table.rows.iter().map(|row| row.subject).collect();
-        let new = b
-            .rows
-            .keys()
-            .filter(|subject| !a.rows.contains_key(*subject));
-        subjects.extend(new);
-        let all = subjects
-            .into_iter()
-            .map(|subject| change(subject, &a, &b, interval));
+        let mut rows: IndexMap<Subject, [Option<&Row>; 2]> = IndexMap::new();
+        for (side, table) in [&a.table, &b.table].into_iter().enumerate() {
+            for row in &table.rows {
+                rows.entry(row.subject).or_default()[side] = Some(row);
+            }
+        }
+        let all = rows.into_iter();
+        let all = all.map(|(subject, rows)| change(subject, rows, [&a, &b], interval));
         let (mut within, mut changes): (Vec<Change>, Vec<Change>) =
             all.partition(Change::is_within_error);
         changes.sort_by_key(|change| (Reverse(change.bytes()), change.subject.to_string()));
@@ -180,42 +179,34 @@ impl<'a> LineChanges<'a> {
 /// One of the reports.
 struct Side<'a> {
     table: Table<'a>,
-    rows: HashMap<Subject<'a>, usize>,
     listing: Listing<'a>,
 }
 
 impl<'a> Side<'a> {
     fn new(stacks: &'a Stacks, view: View) -> Self {
-        let table = Table::new(stacks, view, By::Line, None);
-        let places = table.rows.iter().enumerate();
-        let rows = places.map(|(place, row)| (row.subject, place)).collect();
         Side {
-            rows,
+            table: Table::new(stacks, view, By::Line, None),
             listing: Listing::new(stacks, view),
-            table,
         }
     }
 
-    fn row(&self, subject: &Subject) -> Option<&Row<'a>> {
-        self.rows.get(subject).map(|place| &self.table.rows[*place])
-    }
-
-    fn sum(&self, subject: &Subject) -> Amount {
-        self.row(subject).map_or(Amount::default(), |row| row.sum)
-    }
-
-    /// The bytes that a line may have here beside those of its row.
-    fn may_lack(&self, subject: &Subject, other: &Side) -> i64 {
-        let sites = other.row(subject).map_or(&[][..], |row| &row.sites);
+    /// The bytes that a line may have here beside those of its row, by its row in the other report.
+    fn may_lack(&self, row: Option<&Row>, other: &Side) -> i64 {
+        let sites = row.map_or(&[][..], |row| &row.sites);
         let stacks = other.table.stacks;
         let unlisted = sites.iter().filter(|site| !self.listing.has(stacks, site));
         self.listing.may_lack(unlisted.count(), self.table.left_out)
     }
 }
 
-fn change<'a>(subject: Subject<'a>, a: &Side<'a>, b: &Side<'a>, interval: i64) -> Change<'a> {
-    let sums = [a.sum(&subject), b.sum(&subject)];
-    let may_lack = [a.may_lack(&subject, b), b.may_lack(&subject, a)];
+fn change<'a>(
+    subject: Subject<'a>,
+    rows: [Option<&Row>; 2],
+    [a, b]: [&Side; 2],
+    interval: i64,
+) -> Change<'a> {
+    let sums = rows.map(|row| row.map_or(Amount::default(), |row| row.sum));
+    let may_lack = [a.may_lack(rows[1], b), b.may_lack(rows[0], a)];
     Change {
         subject,
         a: sums[0].bytes,

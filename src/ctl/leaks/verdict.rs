@@ -14,11 +14,11 @@
 //! A cache that was filling all the time looks like a leak, and so does a load that rises all the time; a longer time
 //! shows the difference.
 
-use super::watch::{Look, Watched};
+use super::watch::Watched;
 use crate::stacks::Age;
 use pyhost_ledger::Account;
 use pyhost_record::rows;
-use pyhost_sampler::{FrameView, Sum, View};
+use pyhost_sampler::{AtMoment, FrameView, Sum, View};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -117,10 +117,6 @@ pub fn an_hour(bytes: i64, span: Duration) -> i64 {
 
 /// Sums the sites of each line.
 fn lines(watched: &Watched) -> Vec<Line<'_>> {
-    let nothing = Look {
-        live: Sum::NONE,
-        allocated: Sum::NONE,
-    };
     let mut lines: HashMap<Option<u32>, Line> = HashMap::new();
     let looks = &watched.looks;
     let finder = rows::Lines::new(&watched.last);
@@ -148,12 +144,8 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         let bytes = watched.last.sum(site, View::Live).bytes();
         let age = Age::new(bytes, watched.last.age_seconds(site));
         line.age = line.age.plus(age);
-        let now = last.get(number).unwrap_or(&nothing);
-        let since = |look: &Vec<Look>| {
-            let before = look.get(number).unwrap_or(&nothing);
-            let marked = before.allocated;
-            now.live.grown_since(before.live, now.allocated, marked)
-        };
+        let at = |look: &Vec<AtMoment>| look.get(number).copied().unwrap_or_default();
+        let since = |look| at(last).grown_since(at(look));
         let growth = since(first);
         line.growth += growth;
         line.late += since(late);

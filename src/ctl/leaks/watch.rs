@@ -8,7 +8,7 @@ use pyhost_os::clock;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
 use pyhost_record::metrics::Pid;
-use pyhost_sampler::{Samples, Sum, View};
+use pyhost_sampler::{AtMoment, Samples};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,18 +16,12 @@ use std::time::{Duration, Instant};
 /// How often the samples are read.
 pub const LOOKS: u32 = 64;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Look {
-    pub live: Sum,
-    pub allocated: Sum,
-}
-
 pub struct Watched {
     pub process: String,
     /// The samples at the last moment: their sites are in the order of `looks`.
     pub last: Samples,
     /// For each moment, the sums of the sites that there were.
-    pub looks: Vec<Vec<Look>>,
+    pub looks: Vec<Vec<AtMoment>>,
     pub span: Duration,
     /// Whether the process ended before the time was over.
     pub has_ended: bool,
@@ -130,10 +124,6 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
     Ok(watched)
 }
 
-pub fn look(samples: &Samples) -> Vec<Look> {
-    let of_site = |site| Look {
-        live: samples.sum(site, View::Live),
-        allocated: samples.sum(site, View::Allocated),
-    };
-    samples.sites().map(of_site).collect()
+pub fn look(samples: &Samples) -> Vec<AtMoment> {
+    samples.sites().map(|site| samples.now(site)).collect()
 }

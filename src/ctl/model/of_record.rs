@@ -1,12 +1,13 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
-use super::{Account, Caps, Children, HostFacts, Process, Python, Report, Total};
+use super::{Caps, Children, HostFacts, Process, Python, Report};
 use crate::process::resident_of_record;
 use pyhost_ledger::header::{Header, ProcessState};
 use pyhost_os::clock::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::Record;
-use pyhost_record::describe::SCHEMA;
+use pyhost_record::describe::{SCHEMA, describe_accounts};
+use pyhost_record::json::Json;
 use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,20 +20,10 @@ impl Report {
     /// The report of a record; `alive` if its process runs.
     pub fn of_record(record: &Record, alive: bool) -> Self {
         let header = record.header();
-        let accounts = record.snapshot.accounts().map(|(account, figures)| {
-            let row = Account {
-                active: record.is_active(account),
-                live_bytes: whole(figures.live_bytes),
-                peak_bytes: whole(figures.peak_bytes),
-                live_blocks: whole(figures.live_blocks),
-                total_blocks: whole(figures.total_blocks),
-                refused: whole(figures.refused),
-                failed: whole(figures.failed),
-                injected: whole(figures.injected),
-                finalized_live_bytes: None,
-            };
-            (account.name().to_owned(), row)
-        });
+        let mut text = String::new();
+        let mut json = Json::new(&mut text);
+        describe_accounts(&record.snapshot, None, |it| record.is_active(it), &mut json);
+        json.finish();
         let caps = record.caps.iter().map(|cap| {
             let [bytes, reserve_from] = [cap.bytes, cap.reserve_from].map(whole);
             let height = json!({"cap_bytes": bytes, "reserve_from_bytes": reserve_from});
@@ -58,19 +49,14 @@ impl Report {
             }),
             allocator: Some(header.allocator.get()),
             debug_hooks: Some(header.debug_hooks.load(Relaxed) == 1),
-            accounts: accounts.collect(),
-            total: Total {
-                live_bytes: whole(record.snapshot.total_live_bytes),
-                peak_bytes: whole(record.snapshot.total_peak_bytes),
-                finalized_live_bytes: None,
-            },
             caps: Caps {
                 scopes: caps.collect(),
                 dossier: None,
                 told_refusals: Some(whole(header.refusals())),
                 last_refusal: header.refusal().map(|(_, text)| text),
             },
-            ..Report::default()
+            // The accounts and the total.
+            ..serde_json::from_str(&text).unwrap_or_default()
         }
     }
 }

@@ -5,7 +5,7 @@ use pyhost_ledger::header::Header;
 use pyhost_ledger::{REPORTED, Scope};
 use pyhost_os::clock;
 use pyhost_record::directory;
-use pyhost_record::metrics::{self, About, Form, Machine, Pid, Process};
+use pyhost_record::metrics::{self, ABOUT, Form, Machine, Pid, Process};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The metrics of these hosts and of the machine, as text.
@@ -27,8 +27,8 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     text
 }
 
-/// The strings of a header: the script's name, and what it runs on.
-fn texts(header: &Header) -> (String, [String; 6]) {
+/// The strings of a header: the script's name, and the values of [`ABOUT`].
+fn texts(header: &Header) -> (String, [String; ABOUT.len()]) {
     let about = [
         &header.host,
         &header.python,
@@ -44,30 +44,22 @@ fn texts(header: &Header) -> (String, [String; 6]) {
 /// labelled with theirs.
 fn process<'a>(
     host: &'a FoundHost,
-    (command, about): &'a (String, [String; 6]),
+    (command, about): &'a (String, [String; ABOUT.len()]),
     namespace: u64,
 ) -> Process<'a> {
-    let [host_version, python, mimalloc, allocator, native, profile] = about;
     let (record, header) = (&host.record, host.record.header());
     let mut caps = [None; Scope::COUNT];
     for cap in &record.caps {
         caps[cap.scope.index()] = Some(cap.bytes);
     }
-    let other = Some(host.identity.pid_namespace).filter(|&other| other != namespace);
+    let other = Some(host.entry.identity.pid_namespace).filter(|&other| other != namespace);
     Process {
         pid: Some(Pid {
             namespace: other,
-            id: host.identity.pid,
+            id: host.entry.identity.pid,
         }),
-        about: About {
-            command,
-            host: host_version,
-            python,
-            mimalloc,
-            allocator,
-            native,
-            profile,
-        },
+        command,
+        about: about.each_ref().map(String::as_str),
         now: &record.snapshot,
         live: &record.snapshot,
         active: std::array::from_fn(|index| record.is_active(REPORTED[index])),

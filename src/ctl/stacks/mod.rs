@@ -197,6 +197,8 @@ struct Gathering {
     frames: IndexSet<Frame>,
     /// The amount of each view, and the types.
     sites: IndexMap<Key, (Amounts, Vec<(String, Amount)>)>,
+    /// The sum of each view. Below zero or not, an amount counts as much, so that no sum of a part of the amounts overflows.
+    totals: Amounts,
 }
 
 impl Gathering {
@@ -206,13 +208,13 @@ impl Gathering {
             by_thread,
             frames: IndexSet::new(),
             sites: IndexMap::new(),
+            totals: Amounts::default(),
         }
     }
 
     fn add_view(&mut self, lines: &SampledLines, view: View) -> Result<(), String> {
         let name = view.name();
         let rows = rows(lines, view);
-        let mut total = Amount::default();
         for row in rows {
             if row.stack.len() > DEEPEST {
                 return Err(format!(
@@ -224,7 +226,7 @@ impl Gathering {
             let thread = row.thread.as_deref().filter(|_| self.by_thread);
             let frames = self.frames_of_row(row);
             let site = self.site(&row.account, thread, frames);
-            total = self.add(site, amount, view, total)?;
+            self.add(site, amount, view)?;
             if view == View::Live {
                 self.add_types(site, row, lines)?;
             }
@@ -234,12 +236,17 @@ impl Gathering {
             let sum = checked([sum.bytes, sum.blocks, sum.error_bytes], lines, view)?;
             let listed = listed.get(account.as_str()).copied().unwrap_or_default();
             if let Some(rest) = listed.left_out(sum, view) {
-                let stack = vec![self.frames.insert_full(Frame::label(LEFT_OUT)).0];
+                let stack = vec![self.frame(Frame::label(LEFT_OUT))];
                 let site = self.site(account, None, stack);
-                total = self.add(site, rest, view, total)?;
+                self.add(site, rest, view)?;
             }
         }
         Ok(())
+    }
+
+    /// The number of a frame.
+    fn frame(&mut self, frame: Frame) -> usize {
+        self.frames.insert_full(frame).0
     }
 
     fn site(&mut self, account: &str, thread: Option<&str>, stack: Vec<usize>) -> usize {
@@ -282,7 +289,7 @@ impl Gathering {
     /// The numbers of a row's frames, the innermost first.
     fn frames_of_row(&mut self, row: &StackRow) -> Vec<usize> {
         if row.stack.is_empty() {
-            return vec![self.frames.insert_full(Frame::label(OUTSIDE)).0];
+            return vec![self.frame(Frame::label(OUTSIDE))];
         }
         let mut frames = Vec::new();
         for call in &row.stack {
@@ -291,34 +298,24 @@ impl Gathering {
                     let places = self
                         .symbols
                         .of_call(&call.file, &call.function, offset as u64);
-                    for place in &places {
-                        frames.push(self.frames.insert_full(Frame::native(place, &call.file)).0);
-                    }
+                    let native = |place| self.frame(Frame::native(place, &call.file));
+                    frames.extend(places.iter().map(native));
                 }
-                None => {
-                    let frame = Frame::call(&call.function, &call.file, call.line);
-                    frames.push(self.frames.insert_full(frame).0);
-                }
+                None => frames.push(self.frame(Frame::call(&call.function, &call.file, call.line))),
             }
         }
         frames
     }
 
-    /// Adds an amount to a site; returns the total of the view with it. Below zero or not, an amount counts as much in the
-    /// total, so that no sum of a part of the amounts overflows.
-    fn add(
-        &mut self,
-        site: usize,
-        amount: Amount,
-        view: View,
-        total: Amount,
-    ) -> Result<Amount, String> {
-        let total = total.plus(amount.magnitude());
+    /// Adds an amount to a site.
+    fn add(&mut self, site: usize, amount: Amount, view: View) -> Result<(), String> {
+        let total = self.totals[view as usize].plus(amount.magnitude());
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
+        self.totals[view as usize] = total;
         let place = &mut self.sites[site].0[view as usize];
         // It is at most the total of the view, which fits.
         *place = place.plus(amount).unwrap_or(total);
-        Ok(total)
+        Ok(())
     }
 
     fn finish(self) -> (Vec<Frame>, Vec<Site>) {

@@ -7,7 +7,7 @@ use crate::model::whole;
 use crate::symbols::Symbols;
 use pyhost_ledger::Account;
 use pyhost_record::threads::thread_name;
-use pyhost_sampler::{self as sampler, Samples};
+use pyhost_sampler::{self as sampler, FrameView, Samples};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -24,39 +24,32 @@ impl Stacks {
         found.sort_by_cached_key(|site| Reverse(most_bytes(*site)));
         let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
         let mut known = HashMap::new();
-        let mut totals = [Amount::default(); View::ALL.len()];
         let mut calls = 0;
         for site in found {
             let Some(account) = Account::ALL.get(usize::from(site.account)) else {
                 continue; // of a damaged file
             };
-            let frames = &mut gathering.frames;
             let is_listed = calls < MOST_CALLS;
+            let frame_of = |call: FrameView| {
+                *known.entry(call.number).or_insert_with(|| {
+                    let unnamed = call.native.filter(|_| call.function.is_empty());
+                    let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
+                    let function = offset.as_deref().unwrap_or(call.function);
+                    gathering.frame(Frame::call(function, call.file, call.line.into()))
+                })
+            };
             let mut stack: Vec<usize> = match is_listed {
-                false => vec![frames.insert_full(Frame::label(LEFT_OUT)).0],
-                true => samples
-                    .calls(site)
-                    .take(DEEPEST)
-                    .map(|call| {
-                        *known.entry(call.number).or_insert_with(|| {
-                            let unnamed = call.native.filter(|_| call.function.is_empty());
-                            let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
-                            let function = offset.as_deref().unwrap_or(call.function);
-                            frames
-                                .insert_full(Frame::call(function, call.file, call.line.into()))
-                                .0
-                        })
-                    })
-                    .collect(),
+                true => samples.calls(site).take(DEEPEST).map(frame_of).collect(),
+                false => vec![gathering.frame(Frame::label(LEFT_OUT))],
             };
             if stack.is_empty() {
-                stack.push(frames.insert_full(Frame::label(OUTSIDE)).0);
+                stack.push(gathering.frame(Frame::label(OUTSIDE)));
             }
             calls += stack.len();
             let thread = is_listed.then(|| thread_name(samples, site).to_string());
             let place = gathering.site(account.name(), thread.as_deref(), stack);
-            for (total, view) in totals.iter_mut().zip(View::ALL) {
-                *total = gathering.add(place, amount(samples, site, view), view, *total)?;
+            for view in View::ALL {
+                gathering.add(place, amount(samples, site, view), view)?;
             }
         }
         let (taken, dropped) = samples.counts();

@@ -71,14 +71,11 @@ impl Keys {
 
     /// Waits for an event, at most `time`.
     pub fn wait(&mut self, time: Option<Duration>) -> io::Result<Wake> {
-        let time = match self.escaped {
-            true => Some(time.map_or(REST, |time| time.min(REST))),
-            false => time,
+        let longest = match self.escaped {
+            true => REST,
+            false => Duration::from_secs(3_000_000_000), // for ever is a century
         };
-        // For ever is a century.
-        let time = time
-            .unwrap_or(Duration::from_secs(3_000_000_000))
-            .as_nanos() as u64;
+        let time = time.unwrap_or(longest).min(longest).as_nanos() as u64;
         let wanted = |descriptor| libc::pollfd {
             fd: descriptor,
             events: libc::POLLIN,

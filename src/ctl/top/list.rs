@@ -7,7 +7,6 @@ use crate::find;
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::clock;
-use pyhost_record::metrics::Pid;
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -19,14 +18,14 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
         .and_then(|size| size.ok())
         .map(|(columns, _)| usize::from(columns));
     let hosts = find::running(directory)?.hosts;
-    let names = find::names(&hosts);
-    let names: Vec<String> = names.iter().map(Pid::to_string).collect();
-    let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
+    let lengths = hosts.iter().map(|host| host.name.to_string().len());
+    let wide = lengths.max().unwrap_or(0).max(8);
     let mut text = format!(
         "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
         "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "RES PEAK", "CAP (AGE)", "REFUSED"
     );
-    for (host, name) in hosts.into_iter().zip(names) {
+    for host in hosts {
+        let name = host.name.to_string();
         let host = SampledHost::at_once(host);
         let header = host.record.header();
         let figures = host.total();

@@ -73,7 +73,7 @@ impl SampledHost {
         };
         SampledHost {
             seconds: until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000,
-            identity: found.identity,
+            identity: found.entry.identity,
             record: found.record,
             resident: found.usage.resident,
             peak_resident: found.usage.peak_resident,
@@ -180,10 +180,11 @@ impl Sampler {
             Some(watched) => {
                 let (record, end) = watched.look(&self.directory)?;
                 ended = end;
-                let identity = watched.entry.identity.clone();
+                let entry = watched.entry.clone();
                 vec![find::FoundHost {
-                    usage: Usage::of(&identity, &Here::find()),
-                    identity,
+                    name: Pid::of(&entry.identity),
+                    usage: Usage::of(&entry.identity, &Here::find()),
+                    entry,
                     record,
                 }]
             }
@@ -193,7 +194,7 @@ impl Sampler {
         let mut hosts = Vec::with_capacity(found.len());
         for host in found {
             let started = host.record.header().started.load(Relaxed);
-            let process = (host.identity.file_name(), started);
+            let process = (host.entry.identity.file_name(), started);
             let since = before.remove(&process).map(|(at, snapshot)| Since {
                 snapshot,
                 seconds: now.duration_since(at).as_secs_f64().max(0.001),

@@ -59,10 +59,7 @@ impl AccountRow {
 
     /// A figure that only an account has.
     fn of_account(&self, figure: u64, shown: fn(u64) -> Span<'static>) -> Span<'static> {
-        match self.scope {
-            Scope::Total => nothing(),
-            Scope::Account(_) => shown(figure),
-        }
+        self.scope.account().map_or(nothing(), |_| shown(figure))
     }
 }
 

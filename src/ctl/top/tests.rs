@@ -9,14 +9,21 @@ use crate::find;
 use crate::process::Usage;
 use crate::stacks::tests::assert_has;
 use crossterm::event::KeyCode;
-use pyhost_record::directory::Identity;
+use pyhost_record::directory::{Entry, Identity};
+use pyhost_record::metrics::Pid;
 use pyhost_record::{Record, blank};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use std::path::PathBuf;
 
 fn host(record: Record, pid: i32) -> SampledHost {
+    let identity = Identity::of_file_name(&format!("b-1-{pid}-2.live")).unwrap();
     SampledHost::at_once(find::FoundHost {
-        identity: Identity::of_file_name(&format!("b-1-{pid}-2.live")).unwrap(),
+        name: Pid::of(&identity),
+        entry: Entry {
+            path: PathBuf::new(),
+            identity,
+        },
         record,
         usage: Usage::default(),
     })

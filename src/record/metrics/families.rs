@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use super::{Machine, Process};
-use pyhost_ledger::{Account, Scope};
+use pyhost_ledger::Scope;
 use std::fmt::{self, Display};
 
 /// A sample's value.
@@ -25,9 +25,7 @@ impl Display for Value {
 
 /// Where a family's samples come from.
 pub enum Source {
-    /// A sample for each account that is in use.
-    Accounts(fn(&Process<'_>, Account) -> u64),
-    /// A sample for each such account and for all together.
+    /// A sample for each account that is in use, and for all together if the function has one.
     Scopes(fn(&Process<'_>, Scope) -> Option<u64>),
     /// A sample for each such account and reason.
     Failures,
@@ -105,12 +103,12 @@ pub const FAMILIES: &[Family] = &[
     family(
         "pyhost_memory_blocks",
         "Live blocks by account.",
-        Source::Accounts(|process, account| process.live.account(account).live_blocks),
+        Source::Scopes(|process, scope| Some(process.live.account(scope.account()?).live_blocks)),
     ),
     family(
         "pyhost_allocations_total",
         "Blocks allocated so far, by account.",
-        Source::Accounts(|process, account| process.now.account(account).total_blocks),
+        Source::Scopes(|process, scope| Some(process.now.account(scope.account()?).total_blocks)),
     ),
     family(
         "pyhost_allocation_failures_total",

@@ -9,10 +9,8 @@ fn process<'a>(snapshot: &'a Snapshot, command: &'a str, pid: Option<i32>) -> Pr
             namespace: None,
             id,
         }),
-        about: About {
-            command,
-            ..About::default()
-        },
+        command,
+        about: [""; ABOUT.len()],
         now: snapshot,
         live: snapshot,
         active: [true; REPORTED.len()],

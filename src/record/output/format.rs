@@ -1,15 +1,15 @@
 //! Whether a file holds what pyhost writes, by its first bytes.
 
-use crate::describe::SCHEMA;
 use pyhost_ledger::Account;
 
 /// Bytes of a file that are enough to know.
 pub const ENOUGH: usize = 2048;
 
 /// The first bytes of the formats of runs that are recognised by them alone.
-const OF_RUNS: [&[u8]; 7] = [
-    b"pyhost: Python ",  // --stats=text
-    b"pyhost: process ", // --brief
+const OF_RUNS: [&[u8]; 8] = [
+    b"{\"schema\":\"pyhost-report/", // of each version
+    b"pyhost: Python ",              // --stats=text
+    b"pyhost: process ",             // --brief
     b"{\"timeline\":\"pyhost-timeline/",
     b"# HELP pyhost_",
     b"# TYPE pyhost_",
@@ -44,7 +44,6 @@ const OF_RESULTS: [(&[u8], &[u8]); 5] = [
 /// bytes, or the whole file.
 pub fn is_ours(beginning: &[u8]) -> bool {
     OF_RUNS.iter().any(|known| beginning.starts_with(known))
-        || is_report(beginning)
         || is_log(beginning)
         || is_result(beginning)
 }
@@ -56,12 +55,9 @@ pub fn is_result(beginning: &[u8]) -> bool {
     OF_RESULTS.iter().any(is) || is_profile(beginning) || is_collapsed(beginning)
 }
 
-/// A report in JSON, of each version.
-fn is_report(beginning: &[u8]) -> bool {
-    let name = SCHEMA.split_once('/').map_or(SCHEMA, |(name, _)| name);
-    let rest = beginning.strip_prefix(b"{\"schema\":\"");
-    let rest = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
-    rest.is_some_and(|rest| rest.starts_with(b"/"))
+fn is_account(name: &[u8]) -> bool {
+    let mut names = Account::ALL.iter().map(|account| account.name());
+    names.any(|account| account.as_bytes() == name)
 }
 
 /// A log of `--fail log`: process, number, account, size, place.
@@ -69,14 +65,7 @@ fn is_log(beginning: &[u8]) -> bool {
     let mut words = beginning.split(|&byte| byte == b' ');
     let mut next = || words.next().unwrap_or_default();
     let is_number = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_digit);
-    is_number(next())
-        && is_number(next())
-        && {
-            let name = next();
-            let mut names = Account::ALL.iter().map(|account| account.name());
-            names.any(|account| account.as_bytes() == name)
-        }
-        && is_number(next())
+    is_number(next()) && is_number(next()) && is_account(next()) && is_number(next())
 }
 
 /// A profile of `pyhostctl convert --to pprof`: gzip, with a comment and nothing else behind the header.
@@ -94,9 +83,7 @@ fn is_collapsed(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|&byte| byte == b'\n');
     let line = lines.next().unwrap_or_default();
     let mut frames = line.splitn(3, |&byte| byte == b';');
-    let account = frames.next().unwrap_or_default();
-    let mut names = Account::ALL.iter().map(|account| account.name());
-    if !names.any(|name| name.as_bytes() == account) {
+    if !is_account(frames.next().unwrap_or_default()) {
         return false;
     }
     let frame = frames.next().unwrap_or_default();

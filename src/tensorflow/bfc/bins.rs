@@ -1,9 +1,12 @@
-//! The 21 bins: the free chunks, ordered by size and, among equals, by address.
+//! The free chunks, ordered by size and, among equals, by address; and TensorFlow's 21 bins of sizes, which the statistics
+//! sum by.
 //!
-//! Bin `i` holds free chunks from `256 << i` bytes up to, not including, `256 << (i + 1)`; the
-//! last one holds all that are larger. Each is a treap, a search tree by (size, address) that is
+//! The free chunks are a treap, a search tree by (size, address) that is
 //! at the same time a heap by a number which looks random, so its depth is logarithmic whatever
 //! the order of events. The links lie in the chunks themselves: an insertion needs no memory.
+//!
+//! Bin `i` is of chunks from `256 << i` bytes up to, not including, `256 << (i + 1)`; the
+//! last one is of all that are larger.
 //!
 //! No recursion, so that the stack that is needed does not depend on the tree.
 
@@ -26,21 +29,21 @@ pub fn bin_start(bin: usize) -> usize {
 /// A place that links to a node.
 #[derive(Clone, Copy)]
 enum Place {
-    Root(usize),
+    Root,
     Left(Handle),
     Right(Handle),
 }
 
 /// The free chunks.
-pub struct Bins {
-    pub(super) roots: [Handle; BINS],
+pub struct FreeChunks {
+    pub(super) root: Handle,
     chunks: u64,
 }
 
-impl Bins {
+impl FreeChunks {
     /// No free chunk.
-    pub const EMPTY: Bins = Bins {
-        roots: [Handle::NONE; BINS],
+    pub const EMPTY: FreeChunks = FreeChunks {
+        root: Handle::NONE,
         chunks: 0,
     };
 
@@ -52,16 +55,21 @@ impl Bins {
     /// The smallest free chunk of at least so many granules; of several, that of the lowest
     /// address.
     pub fn best_fit(&self, chunks: &Chunks, granules: u32) -> Option<Handle> {
-        let roots = self.roots.iter().skip(bin_of(granules));
-        let mut found = roots.map(|&root| least_from(chunks, root, granules));
-        found.find(|handle| handle.is_some())
+        let (mut found, mut at) = (None, self.root);
+        while at.is_some() {
+            if chunks[at].granules >= granules {
+                found = Some(at);
+                at = chunks[at].left;
+            } else {
+                at = chunks[at].right;
+            }
+        }
+        found
     }
 
     /// Granules of the largest free chunk; 0 where there is none.
     pub fn largest(&self, chunks: &Chunks) -> u32 {
-        let root = self.roots.iter().rfind(|root| root.is_some());
-        let mut largest = 0;
-        let mut at = root.copied().unwrap_or(Handle::NONE);
+        let (mut largest, mut at) = (0, self.root);
         while at.is_some() {
             largest = chunks[at].granules;
             at = chunks[at].right;
@@ -69,10 +77,10 @@ impl Bins {
         largest
     }
 
-    /// Takes a free chunk up. Its size must not change until [`Bins::remove`].
+    /// Takes a free chunk up. Its size must not change until [`FreeChunks::remove`].
     pub fn insert(&mut self, chunks: &mut Chunks, handle: Handle) {
         let key = key(chunks, handle);
-        let mut place = Place::Root(bin_of(chunks[handle].granules));
+        let mut place = Place::Root;
         let mut at = self.link(chunks, place);
         while at.is_some() && priority(at) > priority(handle) {
             place = step(chunks, at, key);
@@ -101,10 +109,10 @@ impl Bins {
         self.chunks += 1;
     }
 
-    /// Takes a chunk out that [`Bins::insert`] took up. Nothing is done for another one.
+    /// Takes a chunk out that [`FreeChunks::insert`] took up. Nothing is done for another one.
     pub fn remove(&mut self, chunks: &mut Chunks, handle: Handle) {
         let key = key(chunks, handle);
-        let mut place = Place::Root(bin_of(chunks[handle].granules));
+        let mut place = Place::Root;
         let mut at = self.link(chunks, place);
         while at != handle {
             if !at.is_some() {
@@ -134,7 +142,7 @@ impl Bins {
 
     fn link(&self, chunks: &Chunks, place: Place) -> Handle {
         match place {
-            Place::Root(bin) => self.roots.get(bin).copied().unwrap_or(Handle::NONE),
+            Place::Root => self.root,
             Place::Left(handle) => chunks[handle].left,
             Place::Right(handle) => chunks[handle].right,
         }
@@ -142,18 +150,14 @@ impl Bins {
 
     fn set(&mut self, chunks: &mut Chunks, place: Place, to: Handle) {
         match place {
-            Place::Root(bin) => {
-                if let Some(root) = self.roots.get_mut(bin) {
-                    *root = to;
-                }
-            }
+            Place::Root => self.root = to,
             Place::Left(handle) => chunks[handle].left = to,
             Place::Right(handle) => chunks[handle].right = to,
         }
     }
 }
 
-/// The order of the trees: size, then address. No two chunks have the same key.
+/// The order of the tree: size, then address. No two chunks have the same key.
 #[inline]
 fn key(chunks: &Chunks, handle: Handle) -> (u32, u32) {
     let chunk = &chunks[handle];
@@ -170,21 +174,7 @@ fn step(chunks: &Chunks, at: Handle, towards: (u32, u32)) -> Place {
     }
 }
 
-/// The first chunk below `root` of at least so many granules.
-fn least_from(chunks: &Chunks, root: Handle, granules: u32) -> Handle {
-    let (mut found, mut at) = (Handle::NONE, root);
-    while at.is_some() {
-        if chunks[at].granules >= granules {
-            found = at;
-            at = chunks[at].left;
-        } else {
-            at = chunks[at].right;
-        }
-    }
-    found
-}
-
-/// The node's rank in its tree: the handle, scrambled (the finaliser of MurmurHash3). A number
+/// The node's rank in the tree: the handle, scrambled (the finaliser of MurmurHash3). A number
 /// of its own for each handle, so nothing need be stored and no two are equal.
 #[inline]
 pub(super) fn priority(handle: Handle) -> u32 {

@@ -63,7 +63,7 @@ pub struct Chunk {
     /// Neighbours by address; the head beyond either end of the region.
     pub previous: Handle,
     pub next: Handle,
-    /// Children in the bin's tree, where free: those before and those after it.
+    /// Children in the tree, where free: those before and those after it.
     pub left: Handle,
     pub right: Handle,
     /// Where free: its pages.
@@ -170,7 +170,7 @@ impl Chunks {
     }
 
     /// Cuts a chunk down to `granules`, fewer than it has; the rest becomes a free chunk, which
-    /// is in no bin yet.
+    /// is not in the tree yet.
     pub fn split(&mut self, handle: Handle, granules: u32) -> Option<Handle> {
         let Chunk {
             start,
@@ -182,7 +182,7 @@ impl Chunks {
         Some(rest)
     }
 
-    /// Adds the next chunk, which is in no bin, to this one. How long the pages were free is as of
+    /// Adds the next chunk, which is not in the tree, to this one. How long the pages were free is as of
     /// the longer one: else a small chunk in steady use would keep its neighbour's.
     pub fn join_next(&mut self, handle: Handle) {
         let next = self[handle].next;

@@ -8,7 +8,7 @@
 //! the usable part of the region doubles, up to what was reserved.
 //!
 //! Unlike TensorFlow's, the region grows in place rather than by further regions, so a free chunk
-//! at its end grows with it; and the bins are trees in the chunks themselves. A call takes
+//! at its end grows with it; and the tree of free chunks is in the chunks themselves. A call takes
 //! logarithmic time in the number of free chunks.
 //!
 //! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as
@@ -25,7 +25,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-use bins::Bins;
+use bins::FreeChunks;
 use chunks::{Chunk, Chunks, Handle, Pages};
 use pyhost_os::mapping::page_size;
 use reserved::Reservation;
@@ -54,7 +54,7 @@ const WORTH_A_LOOK: u64 = 1 << 20;
 pub struct Bfc {
     region: Reservation,
     chunks: Chunks,
-    bins: Bins,
+    free: FreeChunks,
     /// Length of the usable part, which the chunks tile; at least one.
     granules: u32,
     /// The largest length of the usable part: the length of the reservation.
@@ -62,7 +62,7 @@ pub struct Bfc {
     /// Bytes from the start that were ever part of a live chunk. Those beyond were never written
     /// to, so they are zero.
     touched: usize,
-    /// Bytes of free chunks in the bins that could be given back.
+    /// Bytes of free chunks in the tree that could be given back.
     dirty_bytes: u64,
     /// Whether the memory of a chunk goes back the moment that it is freed.
     gives_back_at_once: bool,
@@ -87,7 +87,7 @@ impl Bfc {
         let mut bfc = Bfc {
             region: Reservation::new(maximum)?,
             chunks: Chunks::reserve(maximum_granules)?,
-            bins: Bins::EMPTY,
+            free: FreeChunks::EMPTY,
             granules: 0,
             maximum: maximum_granules,
             touched: 0,
@@ -233,7 +233,7 @@ impl Bfc {
     /// Makes the best chunk for `bytes`, at least 1, a live one.
     fn take(&mut self, bytes: usize) -> Option<(Chunk, NonNull<u8>)> {
         let granules = granules_of(bytes)?;
-        let handle = match self.bins.best_fit(&self.chunks, granules) {
+        let handle = match self.free.best_fit(&self.chunks, granules) {
             Some(handle) => handle,
             None => self.grow(granules)?,
         };
@@ -262,8 +262,8 @@ impl Bfc {
         }
     }
 
-    /// Merges a free chunk, which is in no bin, with its free neighbours, and puts what results
-    /// in its bin.
+    /// Merges a free chunk, which is not in the tree, with its free neighbours, and puts what results
+    /// in it.
     fn merge(&mut self, handle: Handle) -> Handle {
         let mut handle = handle;
         let Chunk { previous, next, .. } = self.chunks[handle];
@@ -276,19 +276,19 @@ impl Bfc {
             self.chunks.join_next(previous);
             handle = previous;
         }
-        self.bins.insert(&mut self.chunks, handle);
+        self.free.insert(&mut self.chunks, handle);
         if can_give_back(&self.chunks[handle]) {
             self.dirty_bytes += self.chunks[handle].bytes() as u64;
         }
         handle
     }
 
-    /// Takes a free chunk out of its bin.
+    /// Takes a free chunk out of the tree.
     fn take_out(&mut self, handle: Handle) {
         if can_give_back(&self.chunks[handle]) {
             self.dirty_bytes -= self.chunks[handle].bytes() as u64;
         }
-        self.bins.remove(&mut self.chunks, handle);
+        self.free.remove(&mut self.chunks, handle);
     }
 
     /// Gives the memory of a free chunk back, as far as it was ever used.

@@ -94,7 +94,7 @@ fn resident_pages(pointer: *mut u8, length: usize) -> usize {
 impl Bfc {
     /// Asserts every invariant but those of the map beyond the chunks' starts.
     fn check(&self) {
-        let in_bins = self.check_bins();
+        let in_tree = self.check_tree();
         let (mut chunks, mut free_chunks) = (0, 0);
         let (mut live_bytes, mut requested, mut live_chunks, mut largest) = (0, 0, 0, 0);
         let mut dirty = 0;
@@ -111,7 +111,7 @@ impl Bfc {
                 Some(at),
                 "the map does not know the chunk"
             );
-            assert_eq!(in_bins.contains(&at.0), chunk.is_free());
+            assert_eq!(in_tree.contains(&at.0), chunk.is_free());
             if chunk.is_free() {
                 assert!(!before_is_free, "free neighbours were not merged");
                 assert_eq!(chunk.requested, 0);
@@ -138,7 +138,7 @@ impl Bfc {
         assert_eq!(end, self.granules, "the chunks do not tile the region");
         assert!(self.granules <= self.maximum);
         assert_eq!(self.chunks.last(), before);
-        assert_eq!(in_bins.len(), free_chunks);
+        assert_eq!(in_tree.len(), free_chunks);
         self.chunks.check(chunks);
 
         let statistics = self.statistics();
@@ -173,40 +173,32 @@ impl Bfc {
         assert_eq!(sum(|bin| bin.total_bytes), statistics.region_bytes);
     }
 
-    /// Asserts that each bin is a treap of chunks of its sizes; returns all that are in bins.
-    fn check_bins(&self) -> HashSet<u32> {
+    /// Asserts that the free chunks are a treap; returns all that are in it.
+    fn check_tree(&self) -> HashSet<u32> {
         let mut seen = HashSet::new();
-        for (bin, &root) in self.bins.roots.iter().enumerate() {
-            let mut last = None;
-            // The nodes on the way whose right side is to come, each with its depth.
-            let mut above = Vec::new();
-            let (mut at, mut depth) = (root, 0);
-            while at.is_some() || !above.is_empty() {
-                while at.is_some() {
-                    depth += 1;
-                    assert!(depth < 100, "a degenerate tree");
-                    above.push((at, depth));
-                    at = self.chunks[at].left;
-                }
-                let node;
-                (node, depth) = above.pop().unwrap();
-                let chunk: Chunk = self.chunks[node];
-                assert!(chunk.is_free());
-                let bytes = chunk.bytes();
-                assert!(bytes >= 256 << bin, "{bytes} bytes in bin {bin}");
-                assert!(
-                    bin == 20 || bytes < 256 << (bin + 1),
-                    "{bytes} bytes in bin {bin}"
-                );
-                let key = Some((chunk.granules, chunk.start));
-                assert!(last < key, "the tree is out of order");
-                last = key;
-                for child in [chunk.left, chunk.right] {
-                    assert!(!child.is_some() || priority(child) < priority(node));
-                }
-                assert!(seen.insert(node.0), "twice in the bins");
-                at = chunk.right;
+        let mut last = None;
+        // The nodes on the way whose right side is to come, each with its depth.
+        let mut above = Vec::new();
+        let (mut at, mut depth) = (self.free.root, 0);
+        while at.is_some() || !above.is_empty() {
+            while at.is_some() {
+                depth += 1;
+                assert!(depth < 100, "a degenerate tree");
+                above.push((at, depth));
+                at = self.chunks[at].left;
             }
+            let node;
+            (node, depth) = above.pop().unwrap();
+            let chunk: Chunk = self.chunks[node];
+            assert!(chunk.is_free());
+            let key = Some((chunk.granules, chunk.start));
+            assert!(last < key, "the tree is out of order");
+            last = key;
+            for child in [chunk.left, chunk.right] {
+                assert!(!child.is_some() || priority(child) < priority(node));
+            }
+            assert!(seen.insert(node.0), "twice in the tree");
+            at = chunk.right;
         }
         seen
     }
@@ -687,7 +679,7 @@ fn the_trees_stay_shallow_whatever_the_order() {
     for block in blocks.iter().step_by(2) {
         bfc.free(*block);
     }
-    // Fails by the bound in `check_bins` if a tree is deep.
+    // Fails by the bound in `check_tree` if a tree is deep.
     bfc.check();
     assert_eq!(bfc.statistics().free_chunks, 30_001);
 }

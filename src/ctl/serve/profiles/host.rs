@@ -6,38 +6,30 @@ use crate::lines::unwritten;
 use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
 use crate::stacks::Stacks;
 use pyhost_os::clock::{Utc, now};
-use pyhost_record::directory::{Entry, lines_beside};
+use pyhost_record::directory::lines_beside;
 use pyhost_record::lines::samples_of;
 use pyhost_record::metrics::Pid;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A host that runs and has samples.
-pub struct Sampled {
-    host: FoundHost,
-    path: PathBuf,
-    /// The process as a client may name it.
-    pub name: Pid,
-}
-
-impl Sampled {
+impl FoundHost {
     /// The host of that name that runs; without a name, the only one that has samples.
-    pub fn find(name: Option<&Pid>, directory: &Path) -> Result<Self, Response> {
+    pub fn sampled(name: Option<&Pid>, directory: &Path) -> Result<Self, Response> {
         let hosts = all(directory)?;
         match name {
-            Some(name) => Sampled::named(name, hosts, directory),
-            None => Sampled::only(hosts, directory),
+            Some(name) => FoundHost::named(name, hosts, directory),
+            None => FoundHost::only(hosts, directory),
         }
     }
 
     fn named(name: &Pid, mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
-        hosts.retain(|host| name.fits(&host.host.identity));
-        let entries = hosts.iter().map(Sampled::entry).collect();
+        hosts.retain(|host| name.fits(&host.entry.identity));
+        let entries = hosts.iter().map(|host| host.entry.clone()).collect();
         let chosen = find::choose(name.id, entries, directory);
         let chosen = chosen.map_err(|Failure(text)| Response::no_profile(BAD_REQUEST, &text))?;
         let identity = chosen.map(|entry| entry.identity);
         let mut hosts = hosts.into_iter();
-        let found = hosts.find(|host| identity.as_ref() == Some(&host.host.identity));
+        let found = hosts.find(|host| identity.as_ref() == Some(&host.entry.identity));
         found.ok_or_else(|| {
             let text = format!(
                 "no host with process id {name} runs in '{}'; expected one that was started with --live \
@@ -50,7 +42,7 @@ impl Sampled {
 
     fn only(mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
         let (count, place) = (hosts.len(), directory.display());
-        hosts.retain(Sampled::has_samples);
+        hosts.retain(FoundHost::has_samples);
         let text = match (hosts.len(), hosts.pop()) {
             (1, Some(host)) => return Ok(host),
             (0, _) if count == 0 => {
@@ -76,7 +68,7 @@ impl Sampled {
     /// The same process, later.
     pub fn again(&self, directory: &Path) -> Result<Self, Response> {
         let mut hosts = all(directory)?.into_iter();
-        let found = hosts.find(|host| host.host.identity == self.host.identity);
+        let found = hosts.find(|host| host.entry.identity == self.entry.identity);
         found.ok_or_else(|| {
             let text = format!("process {} has ended meanwhile", self.name);
             Response::no_profile(NOT_FOUND, &text)
@@ -85,13 +77,13 @@ impl Sampled {
 
     /// The stacks of its samples, as a profile of this moment.
     pub fn stacks(&self) -> Result<Stacks, Response> {
-        let samples = samples_of(&self.path);
+        let samples = samples_of(&self.entry.path);
         let samples =
             samples.ok_or_else(|| Response::no_profile(NOT_FOUND, &self.without_samples()))?;
-        let command = self.host.record.header().script.get();
+        let command = self.record.header().script.get();
         let stacks = Stacks::of_samples(&command, &samples);
         let stacks = stacks.map_err(|what| {
-            let file = lines_beside(&self.path);
+            let file = lines_beside(&self.entry.path);
             Response::failed(&format!("'{}' {what}", file.display()))
         })?;
         Ok(Stacks {
@@ -102,8 +94,8 @@ impl Sampled {
 
     /// Why it has no profile, and what to do.
     pub fn without_samples(&self) -> String {
-        let Sampled { name, .. } = self;
-        unwritten(name, self.host.record.header()).unwrap_or_else(|| {
+        let name = self.name;
+        unwritten(&name, self.record.header()).unwrap_or_else(|| {
             format!(
                 "process {name} takes no samples; start it with --lines, or `pyhostctl lines --start {name}`"
             )
@@ -111,40 +103,21 @@ impl Sampled {
     }
 
     pub fn command(&self) -> String {
-        crate::stacks::named(&self.host.record.header().script.get())
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
+        crate::stacks::named(&self.record.header().script.get())
     }
 
     /// How often other processes began or ended its samples.
     pub fn requests(&self) -> u64 {
-        self.host.record.header().lines.answered.load(Relaxed)
+        self.record.header().lines.answered.load(Relaxed)
     }
 
     /// Whether the host takes samples, or has taken some.
     pub fn has_samples(&self) -> bool {
-        lines_beside(&self.path).is_file()
-    }
-
-    fn entry(&self) -> Entry {
-        Entry {
-            path: self.path.clone(),
-            identity: self.host.identity.clone(),
-        }
+        lines_beside(&self.entry.path).is_file()
     }
 }
 
-pub fn all(directory: &Path) -> Result<Vec<Sampled>, Response> {
+pub fn all(directory: &Path) -> Result<Vec<FoundHost>, Response> {
     let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
-    let names = find::names(&found.hosts);
-    let hosts = found.hosts.into_iter().zip(names);
-    Ok(hosts
-        .map(|(host, name)| Sampled {
-            path: directory.join(host.identity.file_name()),
-            host,
-            name,
-        })
-        .collect())
+    Ok(found.hosts)
 }

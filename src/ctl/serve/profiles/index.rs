@@ -1,6 +1,7 @@
 //! The page at `/debug/pprof/`: the hosts, and the profiles that they have.
 
-use super::host::{Sampled, all};
+use super::host::all;
+use crate::find::FoundHost;
 use crate::serve::response::Response;
 use pyhost_os::bytes::Bytes;
 use pyhost_record::lines::samples_of;
@@ -35,10 +36,10 @@ pub fn text(directory: &Path) -> Result<String, Response> {
     Ok(text)
 }
 
-fn line(host: &Sampled) -> String {
+fn line(host: &FoundHost) -> String {
     let (name, command) = (host.name, host.command());
     let _one = super::MAKING.lock();
-    let Some(samples) = samples_of(host.path()) else {
+    let Some(samples) = samples_of(&host.entry.path) else {
         return format!("{command}: {}\n", host.without_samples());
     };
     let (taken, _) = samples.counts();

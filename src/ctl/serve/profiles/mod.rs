@@ -13,9 +13,9 @@ use super::query::decoded;
 use super::request::Request;
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::convert::pprof;
+use crate::find::FoundHost;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
-use host::Sampled;
 use pyhost_os::clock::monotonic;
 use pyhost_os::named::Named;
 use pyhost_record::metrics::Pid;
@@ -88,7 +88,7 @@ fn profile(
     let wish = Wish::of_query(kind, &request.query)?;
     let name = place.host.as_deref().or(request.query.value("pid"));
     let name = name.map(named).transpose()?;
-    let host = Sampled::find(name.as_ref(), directory)?;
+    let host = FoundHost::sampled(name.as_ref(), directory)?;
     match wish.seconds {
         // The headers of a change are those of any profile.
         Some(seconds) if !request.is_head() => change(&host, &wish, seconds, client, directory),
@@ -113,7 +113,7 @@ fn named(text: &str) -> Result<Pid, Response> {
 
 /// The difference of two profiles.
 fn change(
-    host: &Sampled,
+    host: &FoundHost,
     wish: &Wish,
     seconds: u32,
     client: &Client<'_>,

@@ -12,7 +12,7 @@ use pyhost_os::mmap_vec::MmapVec;
 use pyhost_os::terminal_text::Plain;
 use pyhost_record::origin::package;
 use pyhost_record::rows::Lines;
-use pyhost_record::sampled::{FunctionName, Rendered, account_of, describe_rows, describe_samples};
+use pyhost_record::sampled::{Rendered, account_of, describe_rows, describe_samples};
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
@@ -248,16 +248,12 @@ fn write_line(lines: &Lines, site: Site, out: &mut impl Write) -> fmt::Result {
     let Some(call) = lines.line_of(site) else {
         return writeln!(out, "outside of Python code");
     };
+    let (file, function) = (Plain(call.file), Plain(call.function));
     match call.native {
-        Some(native) => {
-            let name = FunctionName::of(&call, native);
-            write!(out, "{} in {}", Plain(call.file), Plain(name.text()))?;
-        }
-        None => {
-            let (file, function) = (Plain(call.file), Plain(call.function));
-            write!(out, "{file}:{} in {function}", call.line)?;
-        }
-    }
+        Some(native) if call.function.is_empty() => write!(out, "{file} in +{:#x}", native.offset),
+        Some(_) => write!(out, "{file} in {function}"),
+        None => write!(out, "{file}:{} in {function}", call.line),
+    }?;
     let [innermost, of_host] = lines.innermost(site);
     if let Some(innermost) = innermost
         && innermost.number != call.number

@@ -4,7 +4,7 @@ use super::{Ending, Report};
 use crate::ledger::{HEADER, LEDGER, REPORTED, Scope, Snapshot};
 use crate::resident::Source;
 use pyhost_os::clock;
-use pyhost_record::metrics::{self, About, Form, Pid, Process};
+use pyhost_record::metrics::{self, Form, Pid, Process};
 use std::fmt::{self, Write};
 
 /// Writes the metrics, in the form that Prometheus's parsers and those of OpenMetrics read alike. The
@@ -28,15 +28,15 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
             namespace: None,
             id: report.pid,
         }),
-        about: About {
-            command: &facts.command,
-            host: env!("CARGO_PKG_VERSION"),
-            python: &facts.python_version,
-            mimalloc: &facts.mimalloc,
-            allocator: facts.allocator,
-            native: facts.native,
-            profile: facts.profile,
-        },
+        command: &facts.command,
+        about: [
+            env!("CARGO_PKG_VERSION"),
+            &facts.python_version,
+            &facts.mimalloc,
+            facts.allocator,
+            facts.native,
+            facts.profile,
+        ],
         now: own(&report.now),
         live: own(report.live()),
         active: std::array::from_fn(|index| !is_passing && facts.is_active(REPORTED[index])),
