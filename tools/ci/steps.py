@@ -46,6 +46,7 @@ def on_default(python):
     """Steps on the default Python, and those without one."""
     yield Step("format", ["cargo", "fmt", "--all", "--check"], seconds=2)
     yield Step("layers", ["python3", "tools/layers/check.py"], seconds=2)
+    yield Step("links of the documents", ["tools/site", "--links"], seconds=2)
     yield Step("lints", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], processors=2, seconds=60,
                locks=DEBUG)
     yield Step("documentation", ["cargo", "doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], seconds=25,
