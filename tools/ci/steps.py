@@ -52,7 +52,8 @@ def on_default(python):
     yield Step("documentation", ["cargo", "doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], seconds=25,
                environment={"RUSTDOCFLAGS": "-D warnings"}, locks=DEBUG)
     yield Step(PACKAGES, ["tools/test", "--install"], seconds=40)
-    yield Step("manual pages and completions", ["bash", "-euc", """[ -e /usr/share/bash-completion ] || tools/install-packages bash-completion
+    yield Step("manual pages and completions", ["bash", "-euc", """
+        [ -e /usr/share/bash-completion/bash_completion ] || tools/install-packages bash-completion
         tools/install-packages man:man-db zsh:zsh fish:fish
         cargo run --quiet --package pyhost-manual; exec tools/manual/test.py"""], needs=(PACKAGES,), seconds=40, locks=DEBUG)
     yield Step("programs that check text and crates", ["bash", "-euc", """python3 -m venv target/checkers
