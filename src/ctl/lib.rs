@@ -32,7 +32,8 @@ mod symbols;
 mod top;
 
 use clap::Parser;
-use cli::{Cli, Command};
+pub use cli::Cli;
+use cli::Command;
 use failure::Failure;
 use pyhost_os::terminal_text::plain;
 use std::io::Write;

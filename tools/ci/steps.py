@@ -46,11 +46,16 @@ def on_default(python):
     """Steps on the default Python, and those without one."""
     yield Step("format", ["cargo", "fmt", "--all", "--check"], seconds=2)
     yield Step("layers", ["python3", "tools/layers/check.py"], seconds=2)
+    yield Step("links of the documents", ["tools/site", "--links"], seconds=2)
     yield Step("lints", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], processors=2, seconds=60,
                locks=DEBUG)
     yield Step("documentation", ["cargo", "doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], seconds=25,
                environment={"RUSTDOCFLAGS": "-D warnings"}, locks=DEBUG)
     yield Step(PACKAGES, ["tools/test", "--install"], seconds=40)
+    yield Step("manual pages and completions", ["bash", "-euc", """
+        [ -e /usr/share/bash-completion/bash_completion ] || tools/install-packages bash-completion
+        tools/install-packages man:man-db zsh:zsh fish:fish
+        cargo run --quiet --package pyhost-manual; exec tools/manual/test.py"""], needs=(PACKAGES,), seconds=40, locks=DEBUG)
     yield Step("programs that check text and crates", ["bash", "-euc", """python3 -m venv target/checkers
         target/checkers/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/ci/checkers.txt"""],
                needs=(PACKAGES,))

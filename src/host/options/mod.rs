@@ -33,6 +33,7 @@ use crate::process;
 use crate::python::module::FunctionName;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 pub use allocators::Allocators;
+pub use kinds::Help;
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::calls;
 use pyhost_os::file::is_open;
@@ -42,6 +43,7 @@ pub use region::RegionSettings;
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use table::{ROWS, Values};
+pub use words::command;
 
 /// Names the outermost host of a family of processes, by its process id.
 const OUTERMOST: &str = "PYHOST_OUTERMOST";

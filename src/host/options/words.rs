@@ -133,7 +133,7 @@ fn check_program(rest: &[OsString]) -> Result<()> {
 }
 
 /// The host's command line for clap.
-fn command(help: Help) -> Command {
+pub fn command(help: Help) -> Command {
     let arguments = ROWS.iter().map(|row| {
         let short = row.help.lines().next().unwrap_or_default();
         let argument = Arg::new(row.option)
