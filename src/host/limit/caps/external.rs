@@ -33,7 +33,7 @@ const DECAY: u64 = 2_000_000_000;
 const MOST_THREADS: i64 = 8;
 
 /// The part of a limit that counts maps by which a map may pass its reserve's begin.
-const SLACK: i64 = 48;
+const SLACK: i64 = 36;
 
 /// No error is under way.
 const QUIET: u8 = 0;
@@ -427,13 +427,15 @@ fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
     let is_allowed = ERROR.last.allows(external, charged);
     let thread = match map {
         Some(_) => thread().or_else(calling),
-        None if is_allowed => calling().or_else(thread),
+        // Code of a server or of `threading` touches nothing of its own.
+        None if is_allowed => calling().or_else(|| match (python.place)(true).is_fragile() {
+            true => None,
+            false => thread(),
+        }),
         None => return,
     };
-    let is_another = || {
-        let is_other = |thread| thread != ERROR.thread.load(Relaxed);
-        map.is_some() && (!ERROR.last.is(PRESENT) || thread.is_some_and(is_other))
-    };
+    let is_another =
+        || map.is_some() && thread.is_some_and(|thread| thread != ERROR.thread.load(Relaxed));
     // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
     if external < zone(limit) || !is_allowed && !is_another() {
         return;
