@@ -14,7 +14,7 @@
 use super::python::{Notice, Python, python};
 use super::refusal::{How, Refusal};
 use super::zone::{another, has_room, is_at_work, mapped, zone};
-use super::{refusal, watch};
+use super::{limits, refusal, watch};
 use crate::cpython::frames::CodePlace;
 use crate::heap::attend_to_caps;
 use crate::ledger::{Account, LEDGER};
@@ -26,8 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize}
 /// Growth after which a script that had its error gets another, at least.
 const LEAST_PATIENCE: i64 = 1 << 20;
 
-/// For how long a map waits for memory that libraries give back, in nanoseconds.
+/// For how long a map waits for memory that libraries give back, in nanoseconds, and for how long none waits after one that did in vain.
 const DECAY: u64 = 2_000_000_000;
+const IN_VAIN: u64 = 5_000_000_000;
 
 /// As many threads as are asked about, at most.
 const MOST_THREADS: i64 = 8;
@@ -243,7 +244,7 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     if !fits && watch::is_work_space(size) {
         return true;
     }
-    if !fits && !is_reserve && is_given_back(size) {
+    if !fits && is_given_back(size, slack) {
         left = watch::left_for_map().map_or(left, |(_, left)| left);
         fits = true;
     }
@@ -263,21 +264,23 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
 }
 
 /// Waits until libraries have given back what the script has dropped, which jemalloc does after a second; whether a map of `size` bytes
-/// fits then.
-fn is_given_back(size: i64) -> bool {
-    let is_in_vain = clock::monotonic() < ERROR.waits_from.load(Relaxed);
-    if !watch::follows_maps() || is_in_vain || python().is_none_or(|python| (python.has_gil)()) {
+/// fits then. Not if they have touched less than that.
+fn is_given_back(size: i64, slack: i64) -> bool {
+    let is_in_vain = clock::monotonic() < ERROR.waits_from.load(Relaxed)
+        || !watch::follows_maps()
+        || (limits::maps() as i64) < size;
+    if is_in_vain || python().is_none_or(|python| (python.has_gil)()) {
         return false;
     }
     let fits = || {
         read(true);
-        watch::left_for_map().is_some_and(|(_, left)| size <= left)
+        watch::left_for_map().is_some_and(|(_, left)| size <= left + slack)
     };
     let is_so = clock::wait_until(DECAY, DECAY / 100, fits);
     if !is_so {
         ERROR
             .waits_from
-            .store(clock::monotonic() + LAST_WORDS, Relaxed);
+            .store(clock::monotonic() + IN_VAIN, Relaxed);
     }
     is_so
 }
