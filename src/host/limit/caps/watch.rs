@@ -254,7 +254,7 @@ pub(super) fn is_far(bytes: i64) -> bool {
 /// Whether a library that maps `bytes` makes what it may never touch, as OpenBLAS does for each of its threads: below a cap
 /// that counts maps, libraries have touched little of what they have.
 pub(super) fn is_work_space(bytes: i64) -> bool {
-    let touched = limits::maps() as i64 + granted();
+    let touched = limits::maps() as i64;
     let is_one = STATE.charges.get().is_none()
         && bytes <= zone::ZONE_BOUNDS.1
         && touched < zone::mapped().saturating_add(bytes) / 4;
