@@ -110,7 +110,8 @@ static int serves(PyObject *file)
                                         "/threading.py",     "/queue.py",      "/wsgiref/handlers.py",
                                         "/werkzeug/serving.py"};
     for (size_t index = 0; index < sizeof parts / sizeof *parts; index++) {
-        if (has_part(file, parts[index]))
+        const char *part = parts[index];
+        if (part[strlen(part) - 1] == '/' ? has_part(file, part) : ends_with(file, part))
             return 1;
     }
     return 0;
@@ -516,7 +517,7 @@ static __thread int is_posted;
 _Bool pyhost_post_error(_Bool elsewhere)
 {
     PyThreadState *thread = PyGILState_GetThisThreadState();
-    if (thread == NULL || thread != CURRENT_THREAD() || thread->async_exc != NULL)
+    if (!pyhost_has_gil() || thread->async_exc != NULL)
         return 0;
     PyContext *context = (PyContext *)thread->context;
     if (!elsewhere && (context == NULL || context->ctx_prev != NULL || __atomic_load_n(&stacks_change, __ATOMIC_RELAXED)))

@@ -603,7 +603,7 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Gil<'a> {
-    /// The module of this name in `sys.modules`, made if there is none, with these functions.
+    /// Adds functions to the module of this name in `sys.modules`. Makes the module if there is none.
     pub fn module<const N: usize>(
         self,
         name: &CStr,

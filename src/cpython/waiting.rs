@@ -40,7 +40,7 @@ unsafe extern "C" {
 }
 
 /// Threads that are asked about; in a program with more that may wait there is no line.
-const MOST: usize = 8;
+pub const MOST: usize = 8;
 
 /// A thread that may wait.
 #[derive(Clone, Copy)]

@@ -46,7 +46,7 @@ pub fn plain(text: &str) -> String {
     Plain(text).to_string()
 }
 
-/// The text that bytes begin with: up to the first zero byte, or the first that is none of UTF-8.
+/// The text at the start of bytes. It ends at the first zero byte, or at the first byte that is not UTF-8.
 pub fn leading_text(bytes: &[u8]) -> &str {
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     text.utf8_chunks().next().map_or("", |chunk| chunk.valid())

@@ -93,6 +93,11 @@ impl Spans {
         found
     }
 
+    fn has_none(&self, number: u64) -> bool {
+        let sums = self.process.samples.span_sums(number, SpanView::Grown);
+        sums.is_none()
+    }
+
     fn check(&self, number: u64) {
         let span = &self.spans[&number];
         let end = span.end.unwrap_or(self.books());
@@ -156,13 +161,7 @@ fn spans_overlap_and_each_has_a_begin_a_peak_and_an_end_of_its_own() {
     for number in 1..=next {
         spans.check(number);
         spans.process.samples.forget_span(number);
-        assert!(
-            spans
-                .process
-                .samples
-                .span_sums(number, SpanView::Grown)
-                .is_none()
-        );
+        assert!(spans.has_none(number));
     }
 }
 
@@ -178,12 +177,6 @@ fn a_span_that_the_samples_end_in_has_no_lines() {
     spans.process.samples.begin_span(3, None, None);
     assert_eq!(spans.sums(1, SpanView::Grown)[0], 100);
     for number in [2, 3] {
-        assert!(
-            spans
-                .process
-                .samples
-                .span_sums(number, SpanView::Grown)
-                .is_none()
-        );
+        assert!(spans.has_none(number));
     }
 }

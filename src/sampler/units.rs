@@ -213,7 +213,7 @@ impl Units {
         }
     }
 
-    /// The unit itself while its block runs, else the next one around it whose block does; 0 if there is none.
+    /// The innermost unit whose block still runs: this one, or one around it. 0 if there is none.
     pub fn open_one(&self, number: UnitNumber) -> UnitNumber {
         let open = self.outward(number).find(|unit| unit.is_open);
         open.map_or(0, |unit| unit.figures.number)

@@ -317,7 +317,7 @@ mod tests {
                 };
                 set.chunks(BLOCK_SLICES).map(count).sum()
             };
-            // What the system gives or takes together.
+            // The system gives and takes so many bits at once.
             let unit = if whole { BLOCK_SLICES } else { 256 };
             for _ in 0..20_000 {
                 let start = random.below(256);

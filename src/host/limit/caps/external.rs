@@ -16,6 +16,7 @@ use super::refusal::{How, Refusal};
 use super::zone::{another, has_room, is_at_work, mapped, zone};
 use super::{limits, refusal, watch};
 use crate::cpython::frames::CodePlace;
+use crate::cpython::waiting;
 use crate::heap::attend_to_caps;
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::clock;
@@ -29,9 +30,6 @@ const LEAST_PATIENCE: i64 = 1 << 20;
 /// For how long a map waits for memory that libraries give back, in nanoseconds, and for how long none waits after one that did in vain.
 const DECAY: u64 = 2_000_000_000;
 const IN_VAIN: u64 = 5_000_000_000;
-
-/// As many threads as are asked about, at most.
-const MOST_THREADS: i64 = 8;
 
 /// The part of a limit that counts maps by which a map may pass its reserve's begin.
 const SLACK: i64 = 36;
@@ -222,14 +220,15 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     let Some((limit, mut left)) = watch::left_for_map() else {
         return true;
     };
+    let latest = |left| watch::left_for_map().map_or(left, |(_, left)| left);
     let least = least_rest(limit, size, 1);
     let lacks = |left: i64| (size > left, left.saturating_sub(size) < least);
     if watch::follows_maps() && lacks(left) != (false, false) {
         read(true);
-        left = watch::left_for_map().map_or(left, |(_, left)| left);
+        left = latest(left);
         if lacks(left) != lacks(left + watch::granted()) {
             watch::settle(python().is_some_and(|it| !(it.has_gil)()), look);
-            left = watch::left_for_map().map_or(left, |(_, left)| left);
+            left = latest(left);
         }
     }
     // A library in Rust ends the process for a map that is refused: a little past the limit it has it, and the script the error.
@@ -244,8 +243,8 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     if !fits && watch::is_work_space(size) {
         return true;
     }
-    if !fits && is_given_back(size, slack) {
-        left = watch::left_for_map().map_or(left, |(_, left)| left);
+    if !fits && comes_to_fit(size, slack) {
+        left = latest(left);
         fits = true;
     }
     let mut number = 0;
@@ -265,7 +264,7 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
 
 /// Waits until libraries have given back what the script has dropped, which jemalloc does after a second; whether a map of `size` bytes
 /// fits then. Not if they have touched less than that.
-fn is_given_back(size: i64, slack: i64) -> bool {
+fn comes_to_fit(size: i64, slack: i64) -> bool {
     let is_in_vain = clock::monotonic() < ERROR.waits_from.load(Relaxed)
         || !watch::follows_maps()
         || (limits::maps() as i64) < size;
@@ -289,7 +288,7 @@ fn is_given_back(size: i64, slack: i64) -> bool {
 fn leaves_too_little(limit: u64, left: i64, size: i64) -> bool {
     let is_so = |threads| left - size < least_rest(limit, size, threads);
     let threads = || python().map_or(1, |python| (python.calling_threads)());
-    is_so(1) || is_so(MOST_THREADS) && is_so(threads() as i64)
+    is_so(1) || is_so(waiting::MOST as i64) && is_so(threads() as i64)
 }
 
 /// How much a map of `size` bytes must leave of a limit if there is to be no error, while so many threads map: below a cap that counts maps
@@ -424,6 +423,10 @@ pub(super) fn try_again() {
 /// `None` if it is for what was touched.
 fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
     let external = watch::external().unwrap_or(0);
+    // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
+    if external < zone(limit) {
+        return;
+    }
     let charged = watch::charged().map_or(0, |(_, charged)| charged);
     let Some(python) = python() else { return };
     let (thread, calling) = (python.thread, python.calling_thread);
@@ -437,10 +440,8 @@ fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
         }),
         None => return,
     };
-    let is_another =
-        || map.is_some() && thread.is_some_and(|thread| thread != ERROR.thread.load(Relaxed));
-    // If the heaps have it all, their own requests are refused, whatever is mapped and untouched.
-    if external < zone(limit) || !is_allowed && !is_another() {
+    // One that is not allowed is for a map.
+    if !is_allowed && thread.is_none_or(|thread| thread == ERROR.thread.load(Relaxed)) {
         return;
     }
     let (thread, counted) = (thread.unwrap_or(0), map.unwrap_or(0));

@@ -45,7 +45,7 @@ const LEAST_MAPPED: i64 = 1 << 20;
 /// What a reading of maps takes at most, in microseconds, beside one for each mebibyte.
 const DURATION: i64 = 200;
 /// For how long a map that was granted is given time to be touched before its bytes count by what is touched of others, in
-/// nanoseconds: so much, and as much again as long as others touch, up to the second.
+/// nanoseconds: the first time, again and again while others touch it, and the second in all.
 const SETTLING: (u64, u64) = (10_000_000, 300_000_000);
 /// For how long what was granted counts until it is touched, in microseconds.
 const RECENT: i64 = 300_000;
@@ -94,8 +94,8 @@ struct Reading {
     others: i64,
     /// Bytes that libraries have mapped and not touched.
     untouched: i64,
-    /// Of their maps, those that are resident since the reading before.
-    touched: i64,
+    /// Bytes of maps that were granted lately and are still to be touched.
+    waiting: i64,
 }
 
 pyhost_os::state! {
@@ -309,16 +309,14 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
             charged,
             others,
             untouched,
-            touched,
+            waiting,
         } = reading;
         STATE
             .next_bytes
             .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
-        let is_recent = time - STATE.granted_at.load(Relaxed) < RECENT;
-        let waiting = if is_recent { granted() - touched } else { 0 };
-        STATE.mapped_since.store(waiting.max(0), Relaxed);
+        STATE.mapped_since.store(waiting, Relaxed);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
         let may_touch = charges.is_some() || untouched > zone::zone(limit) / 4;
@@ -407,6 +405,10 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
         let step = (maps - before).max(STATE.step.load(Relaxed) / 2);
         STATE.step.store(step, Relaxed);
     }
+    let waiting = match time - STATE.granted_at.load(Relaxed) < RECENT {
+        true => granted() - (maps - before).max(0),
+        false => 0,
+    };
     let left = height as i64 - live - maps;
     Some(Reading {
         limit,
@@ -415,7 +417,7 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
         charged: live + maps,
         others: 0,
         untouched: (zone::mapped() - maps).max(0),
-        touched: (maps - before).max(0),
+        waiting: waiting.max(0),
     })
 }
 
@@ -515,7 +517,7 @@ impl Charges {
             charged: charged as i64,
             others: others as i64,
             untouched: zone::untouched(own, now),
-            touched: i64::MAX / 2,
+            waiting: 0,
         })
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn zone(limit: u64) -> i64 {
     zone.min(limit / 4)
 }
 
-/// What the next map takes at most, or the next step of what is touched, as far as an error comes before it.
+/// The most that an early error keeps free for the next map, or for what libraries touch next.
 pub(super) fn another(limit: u64) -> i64 {
     (limit as i64 / 8).max(96 << 20)
 }
