@@ -24,7 +24,7 @@ from groups import MIB
 from libraries import SCRIPT
 from run import end_of, table
 
-KINDS = ("polars", "worker", "rounds", "query", "system", "jemalloc", "mimalloc", "duckdb", "statement", "numpy", "mmap", "mixed", "torch")
+KINDS = ("polars", "worker", "rounds", "threads", "query", "system", "jemalloc", "mimalloc", "duckdb", "statement", "numpy", "mmap", "mixed", "torch")
 LARGEST = 80_000_000
 COLUMNS = ("cap", "kind", "step KiB", "end", "peak MiB", "of files, stacks", "")
 UNITS = {"M": MIB, "G": MIB << 10}

@@ -400,6 +400,49 @@ if not malloc(80 << 20): os.abort()";
 }
 
 #[test]
+fn a_library_that_uses_null_for_a_refusal_leaves_a_dossier_and_status_53() {
+    let code = "import ctypes, mmap, sys
+def new(size): return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+kept = new(20 << 20)
+kept.write(b'x' * len(kept))
+if 'refused' in sys.argv:
+    try: new(48 << 20)
+    except OSError: pass
+ctypes.memset(8, 0, 1)";
+    for (argument, status) in [("refused", 53), ("", 128 + libc::SIGSEGV)] {
+        let run = Run::host().args(["--cap", "64M"]).code(code);
+        let outcome = run.arg(argument).run();
+        assert_eq!(outcome.code(), status, "{outcome:#?}");
+        assert_eq!(
+            outcome.stderr.contains("pyhost: fatal: cap of 64.0 MiB"),
+            status == 53
+        );
+    }
+}
+
+#[test]
+#[cfg(target_env = "gnu")]
+fn a_librarys_jemalloc_gets_options_by_which_a_cap_sees_what_it_has() {
+    let code = "import ctypes, os
+of = ctypes.CDLL(None).secure_getenv
+of.restype = ctypes.c_char_p
+os.environ['A_MALLOC_CONF'], os.environ['B_MALLOC_CONF'] = 'narenas:1', 'retain:true'
+print(*(of(name) for name in (b'_RJEM_MALLOC_CONF', b'A_MALLOC_CONF', b'B_MALLOC_CONF', b'NO_SUCH')))
+print(os.environ.get('_RJEM_MALLOC_CONF'))";
+    let set = "retain:false,dirty_decay_ms:100,muzzy_decay_ms:0";
+    let capped = format!("b'{set}' b'narenas:1,{set}' b'retain:true' None\nNone\n");
+    let free = "None b'narenas:1' b'retain:true' None\nNone\n";
+    for (arguments, expected) in [
+        (&["--cap", "64M"][..], capped.as_str()),
+        (&["--cap", "owned=64M"], free),
+        (&[], free),
+    ] {
+        let outcome = Run::host().args(arguments).code(code).ok();
+        assert_eq!(outcome.stdout, expected);
+    }
+}
+
+#[test]
 fn limits_hold_for_their_block_alone() {
     let outcome = Run::host().arg(script("cap_limits.py")).timeout(300).ok();
     assert_eq!(outcome.last_line(), "finished");

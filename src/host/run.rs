@@ -234,7 +234,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     if is_capped {
         cap_errors::prepare_errors(gil);
     }
-    caps::measure_maps_by(mapped::resident);
+    caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
     leaks::start(
         gil,

@@ -1,6 +1,6 @@
 """Grows by steps of one library's memory until refused, drops all, and goes on with other work.
 
-argv: polars, worker (polars, in a thread that the main one waits for), rounds (polars, four times), query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
+argv: polars, worker (polars, in a thread that the main one waits for), rounds (polars, four times), threads (polars, in four, twice each), query (a sort by polars, in threads), system, jemalloc, mimalloc (pools of pyarrow), duckdb, statement (duckdb's, of 32
 times as much), numpy, torch, mmap, or mixed, which takes turns of objects and of all those that are there; bytes of a step; a file.
 After the first step the bytes of the process's files and stacks are written there, and before all is dropped the bytes that each
 library has mapped.
@@ -28,7 +28,7 @@ def stepper(kind):
                 pass
         turns = itertools.cycle(steps)
         return lambda number: next(turns)(number)
-    if kind in ("polars", "worker", "rounds"):
+    if kind in ("polars", "worker", "rounds", "threads"):
         import polars
         numbers = STEP // 8
         return lambda number: polars.select(polars.int_range(number, number + numbers, eager=False).alias("n"))
@@ -110,14 +110,24 @@ def grow(step, kept):
             tell(steps=1, beside=beside())
 
 
-def main():
-    import pyhost
-    step, kept = stepper(KIND), []
-    for _ in range(3 if KIND == "rounds" else 0):
+def grow_again(step, kept, times):
+    """Grows until refused, drops all, and grows again."""
+    for _ in range(times):
         try:
             grow(step, kept)
         except MemoryError:
             kept.clear()
+
+
+def main():
+    import pyhost
+    step, kept = stepper(KIND), []
+    if KIND == "rounds":
+        grow_again(step, kept, 3)
+    if KIND == "threads":
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for thread in [pool.submit(grow_again, step, kept, 2) for _ in range(4)]:
+                thread.result()
     try:
         if KIND == "worker":
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -136,7 +146,7 @@ def main():
     work(2000)
     # polars gives back what was dropped seconds later, by a thread of its own. What is larger than what the limit
     # leaves may be refused until then, and not for ever.
-    for _ in range(300 if KIND in ("polars", "worker", "rounds", "query", "mixed", "duckdb", "statement") else 1):
+    for _ in range(300 if KIND in ("polars", "worker", "rounds", "threads", "query", "mixed", "duckdb", "statement") else 1):
         try:
             work(20000)
             break

@@ -15,7 +15,8 @@ pub struct LoadedObject<'a> {
     pub path: &'a [u8],
     /// Its thread-local data in the calling thread; 0 for none.
     pub thread_data: usize,
-    base: usize,
+    /// What is added to an address in its file.
+    pub base: usize,
     headers: &'a [ProgramHeader],
 }
 

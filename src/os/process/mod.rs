@@ -8,6 +8,7 @@ pub mod limits;
 pub mod loaded;
 pub mod maps;
 pub mod small_file;
+pub mod symbol_file;
 
 use crate::calls;
 

@@ -17,7 +17,6 @@ use crate::heap;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 pyhost_os::state! {
     /// What reaches the script at its main thread's safe points.
@@ -62,9 +61,6 @@ const COLLECTED: usize = 16;
 /// The bytes that the debug hooks keep around a block.
 const DEBUG_PADS: usize = 24;
 
-/// Between two looks at what libraries have given back.
-const TURN: Duration = Duration::from_millis(20);
-
 /// The role of an object of so many bytes, as far as its size and the frames of the calling thread show,
 /// and whether an error passes there.
 pub fn role(asked: usize, error_passes: bool) -> Role {
@@ -90,9 +86,6 @@ pub fn prepare_errors(gil: Gil<'_>) {
 /// Raises the error that was posted for the main thread, if this is the place for it.
 fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     let notice = caps::notice(heap::slot());
-    while matches!(notice, Notice::Wait) && caps::may_give_back() {
-        gil.sleep(TURN);
-    }
     let (Notice::Now, Some(refusal)) = (notice, caps::last()) else {
         return Ok(());
     };

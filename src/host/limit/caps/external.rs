@@ -34,6 +34,13 @@ const IN_VAIN: u64 = 5_000_000_000;
 /// The part of a limit that counts maps by which a map may pass its reserve's begin.
 const SLACK: i64 = 36;
 
+/// Threads beside the first that an error is for.
+const OTHERS: usize = 4;
+
+/// For how long the largest map counts as what the next call of a library takes, in nanoseconds, and as how many of its like.
+const LATELY: u64 = 1_000_000_000;
+const MAPS_OF_CALL: i64 = 2;
+
 /// No error is under way.
 const QUIET: u8 = 0;
 /// The main thread has a pending call, which raises the error.
@@ -41,30 +48,24 @@ const POSTED: u8 = 1;
 /// The call came where the error does not belong: the next allocation posts another. Or the error is for another thread, which has not
 /// allocated since where it belongs.
 const MISSED: u8 = 2;
-/// The main thread has a pending call, in which it waits for libraries to give back what the script has dropped.
-const WAITS: u8 = 3;
-
-/// The last error is on its way, or being handled.
-const PRESENT: u8 = 0;
-/// The script has left the handler.
-const GONE: u8 = 1;
-/// And the main thread has waited for libraries to give back what it has dropped.
-const WAITED: u8 = 2;
 
 pyhost_os::state! {
     /// The error on its way to a thread, and the last that one had.
     static ERROR: Error {
         state: AtomicU8 = AtomicU8::new(QUIET),
-        /// The number of the thread that it is for, 0 of the main thread.
+        /// The number of the thread that it is for, 0 of the main thread; and of others that may have it first, since that one does not
+        /// come to it.
         thread: AtomicUsize = AtomicUsize::new(0),
+        others: [AtomicUsize; OTHERS] = [const { AtomicUsize::new(0) }; OTHERS],
+        /// The largest map lately, and when it was asked for, in nanoseconds.
+        largest: AtomicI64 = AtomicI64::new(0),
+        largest_at: AtomicU64 = AtomicU64::new(0),
         /// Bytes left of the limit when the error was first posted, or when the script had it.
         left: AtomicI64 = AtomicI64::new(0),
         /// Libraries that have mapped fewer bytes have given memory back since.
         least_mapped: AtomicI64 = AtomicI64::new(0),
         /// When a map may wait again for what is given back, after it has waited in vain, in nanoseconds.
         waits_from: AtomicU64 = AtomicU64::new(0),
-        /// When the main thread began to wait for what is given back, in nanoseconds.
-        waits_since: AtomicU64 = AtomicU64::new(0),
         /// Whether there is a dossier since much was left: of an error, and of a refused map.
         has_dossier: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2],
         /// The map that was asked for last.
@@ -77,7 +78,7 @@ pyhost_os::state! {
             external: AtomicI64::new(0),
             charged: AtomicI64::new(0),
             patience: AtomicI64::new(0),
-            stage: AtomicU8::new(PRESENT),
+            has_ended: AtomicBool::new(false),
         },
     }
 }
@@ -114,8 +115,8 @@ struct Last {
     charged: AtomicI64,
     /// By how much both may grow before there is another.
     patience: AtomicI64,
-    /// One of the three above.
-    stage: AtomicU8,
+    /// The script has left its handler.
+    has_ended: AtomicBool,
 }
 
 impl Error {
@@ -136,11 +137,14 @@ impl Error {
         }
     }
 
-    /// Whether memory was given back since the error was posted, or since the script had it. The map that it was posted
-    /// for is charged when its pages are touched; until then as much is left as before it.
+    /// Whether memory was given back since the error was posted, or since the script had it. A map is charged when its pages are
+    /// touched; until then as much is left as before it.
     fn is_stale(&self, limit: u64, left: i64) -> bool {
+        let left = left - watch::granted();
         let is_unmapped = mapped() < self.least_mapped.load(Relaxed);
-        is_unmapped || left > self.left.load(Relaxed) + zone(limit) / 4
+        let asked = self.asked.load(Relaxed) as i64;
+        left > self.left.load(Relaxed) + zone(limit) / 4
+            || is_unmapped && !leaves_too_little(limit, left, asked)
     }
 
     fn note(&self, left: i64, least: i64) {
@@ -151,9 +155,37 @@ impl Error {
     /// Whether it is for the calling thread.
     fn is_own(&self, python: &Python) -> bool {
         match self.thread.load(Relaxed) {
-            0 => (python.is_main)(),
-            number => (python.thread)() == Some(number),
+            0 if (python.is_main)() => true,
+            0 if !self.has_others() => false,
+            number => (python.thread)().is_some_and(|own| own == number || self.is_for(own)),
         }
+    }
+
+    fn is_for(&self, thread: usize) -> bool {
+        self.others
+            .iter()
+            .any(|it| thread != 0 && it.load(Relaxed) == thread)
+    }
+
+    fn has_others(&self) -> bool {
+        self.others.iter().any(|it| it.load(Relaxed) != 0)
+    }
+
+    fn quiet(&self) {
+        self.state.store(QUIET, Relaxed);
+        self.others.iter().for_each(|it| it.store(0, Relaxed));
+    }
+
+    /// The largest map lately.
+    fn largest(&self, size: i64) -> i64 {
+        let now = clock::monotonic();
+        let before = self.largest.load(Relaxed);
+        if size < before && now < self.largest_at.load(Relaxed) + LATELY {
+            return before;
+        }
+        self.largest.store(size, Relaxed);
+        self.largest_at.store(now, Relaxed);
+        size
     }
 
     /// Notes that the thread has it now; the limit and what is charged of it.
@@ -161,16 +193,12 @@ impl Error {
         let (limit, charged) = watch::charged()?;
         self.last.set(watch::external()?, charged, watch::left());
         self.note(watch::left(), mapped() - zone(limit) / 4);
-        self.state.store(QUIET, Relaxed);
+        self.quiet();
         Some((limit, charged))
     }
 }
 
 impl Last {
-    fn is(&self, stage: u8) -> bool {
-        self.stage.load(Relaxed) == stage
-    }
-
     fn forget(&self) {
         self.external.store(0, Relaxed);
     }
@@ -180,7 +208,7 @@ impl Last {
         self.charged.store(charged, Relaxed);
         let patience = (left / 4).max(LEAST_PATIENCE);
         self.patience.store(patience, Relaxed);
-        self.stage.store(PRESENT, Relaxed);
+        self.has_ended.store(false, Relaxed);
     }
 
     /// Whether there was none, or the charges have grown on since.
@@ -194,8 +222,9 @@ impl Last {
 /// A `MemoryError` that has passed Python code is gone. With the GIL.
 pub(super) fn error_ended() {
     let is_of_maps = ERROR.last.external.load(Relaxed) != 0;
-    if is_of_maps && ERROR.last.is(PRESENT) {
-        ERROR.last.stage.store(GONE, Relaxed);
+    if is_of_maps && !ERROR.last.has_ended.swap(true, Relaxed) {
+        // Else what the script has dropped is filled again, unseen, up to a map that is refused.
+        watch::purge();
         watch::look_soon();
         attend_to_caps(true);
         LEDGER.close_cells();
@@ -284,11 +313,18 @@ fn comes_to_fit(size: i64, slack: i64) -> bool {
     is_so
 }
 
-/// Whether a map leaves so little that there is to be an error. Each thread that is in a call of a library may map as much.
+/// Whether a map leaves so little that there is to be an error. Each thread that is in a call of a library may map as much as any lately.
 fn leaves_too_little(limit: u64, left: i64, size: i64) -> bool {
-    let is_so = |threads| left - size < least_rest(limit, size, threads);
-    let threads = || python().map_or(1, |python| (python.calling_threads)());
-    is_so(1) || is_so(waiting::MOST as i64) && is_so(threads() as i64)
+    let largest = ERROR.largest(size);
+    let is_so = |size, threads| left - size < least_rest(limit, size, threads);
+    let threads = || python().map_or(1, |python| (python.calling_threads)()) as i64;
+    let of_several = |threads| is_so(size.max(largest), threads * MAPS_OF_CALL);
+    is_so(size, 1)
+        || of_several(waiting::MOST as i64)
+            && match threads() {
+                1 => false,
+                threads => of_several(threads),
+            }
 }
 
 /// How much a map of `size` bytes must leave of a limit if there is to be no error, while so many threads map: below a cap that counts maps
@@ -299,7 +335,8 @@ fn least_rest(limit: u64, size: i64, threads: i64) -> i64 {
         (Some(external), Some((_, charged))) if watch::follows_maps() => {
             let size = size.min(another(limit));
             let next = zone(limit).max(size) * threads;
-            zone(limit).max(next.min(external.min(charged) / 4))
+            let part = if threads == 1 { 4 } else { 3 };
+            zone(limit).max(next.min(external.min(charged) / part))
         }
         _ => zone(limit),
     }
@@ -363,7 +400,7 @@ pub(super) fn read(force: bool) {
 /// Looks at charges that were just read.
 fn look(limit: u64, left: i64) {
     if has_room(limit, left) && ERROR.is_stale(limit, left) {
-        ERROR.state.store(QUIET, Relaxed);
+        ERROR.quiet();
         ERROR
             .has_dossier
             .iter()
@@ -376,43 +413,17 @@ fn look(limit: u64, left: i64) {
     if left < zone(limit).max(watch::step()) && is_at_work(limit) && watch::has_grown() {
         call_for(limit, left, mapped() - zone(limit) / 4, None);
     }
-    if ERROR.is(QUIET) && ERROR.last.is(GONE) {
-        wait(left);
-    }
-}
-
-/// Has the main thread wait until libraries have given back what the script has dropped: else it fills what they keep, unseen, up to a
-/// map that is refused.
-fn wait(left: i64) {
-    if let Some(python) = python()
-        && (python.is_main)()
-        && !(python.place)(true).is_fragile()
-        && (python.post)()
-    {
-        ERROR.last.stage.store(WAITED, Relaxed);
-        ERROR.note(left, 0);
-        ERROR.waits_since.store(clock::monotonic(), Relaxed);
-        ERROR.state.store(WAITS, Relaxed);
-    }
-}
-
-/// Whether libraries may yet give back what the script has dropped.
-pub(super) fn may_give_back() -> bool {
-    read(true);
-    let waited = clock::monotonic() - ERROR.waits_since.load(Relaxed);
-    let is_given_back = watch::left() > ERROR.left.load(Relaxed) + LEAST_PATIENCE;
-    let has_room = watch::charged().is_none_or(|(limit, _)| watch::left() > limit as i64 / 4 * 3);
-    !has_room && waited < if is_given_back { DECAY } else { DECAY / 3 }
 }
 
 /// Posts an error that was missed once more, or has it raised in the calling thread. Inside the allocator, at any booking.
 pub(super) fn try_again() {
-    if ERROR.is(MISSED)
+    let is_missed = ERROR.is(MISSED);
+    if (is_missed || ERROR.has_others())
         && let Some(python) = python()
     {
         match ERROR.thread.load(Relaxed) {
-            0 => ERROR.post(MISSED, python),
-            _ if ERROR.is_own(python) => drop(take(python, python.raise)),
+            _ if !(python.is_main)() && ERROR.is_own(python) => drop(take(python, python.raise)),
+            0 if is_missed => ERROR.post(MISSED, python),
             _ => {}
         }
     }
@@ -449,10 +460,17 @@ fn call_for(limit: u64, left: i64, least: i64, map: Option<u64>) {
         return;
     }
     // Another thread may never come to it.
-    let is_late = ERROR.thread.load(Relaxed) != 0 && left < ERROR.left.load(Relaxed) / 2;
-    if ERROR.is(QUIET) || is_late {
+    let is_late = left < ERROR.left.load(Relaxed) / 2;
+    if ERROR.is(QUIET) {
+        ERROR.thread.store(thread, Relaxed);
+    } else if is_late && ERROR.thread.load(Relaxed) != 0 && thread == 0 {
         ERROR.thread.store(thread, Relaxed);
         ERROR.state.store(QUIET, Relaxed);
+    } else if is_late && thread != ERROR.thread.load(Relaxed) && !ERROR.is_for(thread) {
+        let free = ERROR.others.iter().find(|it| it.load(Relaxed) == 0);
+        free.inspect(|it| it.store(thread, Relaxed));
+        attend_to_caps(true);
+        LEDGER.close_cells();
     }
     // One that is under way is for a map that was refused meanwhile, too.
     if counted > 0 || ERROR.is(QUIET) {
@@ -484,14 +502,8 @@ pub(super) fn has_error(python: &Python) {
 /// Takes the error that was posted for the main thread, at a safe point. Returns `None` if none was
 /// posted. The caller holds the GIL and raises it.
 pub(super) fn notice(python: &Python) -> Option<Notice> {
-    match ERROR.state.load(Relaxed) {
-        POSTED if (python.is_main)() => take(python, || true),
-        WAITS => {
-            ERROR.state.store(QUIET, Relaxed);
-            Some(Notice::Wait)
-        }
-        _ => None,
-    }
+    let is_own = ERROR.is(POSTED) && (python.is_main)();
+    is_own.then(|| take(python, || true))?
 }
 
 /// Takes the error of the calling thread, if this is the place for it and `raise` has it raised.
@@ -510,7 +522,7 @@ fn take(python: &Python, raise: impl FnOnce() -> bool) -> Option<Notice> {
         _ => ERROR.left.load(Relaxed) / 2,
     };
     let can_wait = watch::left() > least;
-    if !is_place && can_wait {
+    if place.is_fragile() || !is_place && can_wait {
         ERROR.state.store(MISSED, Relaxed);
         return Some(Notice::Elsewhere);
     }

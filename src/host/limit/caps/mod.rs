@@ -151,11 +151,6 @@ pub fn aborts() -> Option<Refusal> {
     external::aborts(python()?)
 }
 
-/// Whether libraries may yet give back what the script has dropped after its error. The main thread, without the GIL.
-pub fn may_give_back() -> bool {
-    external::may_give_back()
-}
-
 /// Looks at the next chance what the kernel charges: memory was given back.
 pub fn look_at_charges() {
     watch::look_soon();

@@ -27,8 +27,6 @@ pub enum Notice {
     Elsewhere,
     /// Yes: it is the last refusal now.
     Now,
-    /// No, but it is to wait without the GIL while [`super::may_give_back`].
-    Wait,
 }
 
 /// The functions of Python and of the report that the caps call. Each may be called inside the allocator,

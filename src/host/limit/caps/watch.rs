@@ -116,6 +116,7 @@ pyhost_os::state! {
         is_near: AtomicBool = AtomicBool::new(false),
         /// Measures what is resident of the maps of libraries.
         resident_maps: OnceLock<fn() -> Option<u64>> = OnceLock::new(),
+        purge: OnceLock<fn()> = OnceLock::new(),
         /// The end of the last reading of maps, and how long it took; whether anything was given back since.
         read_at: AtomicI64 = AtomicI64::new(0),
         duration: AtomicI64 = AtomicI64::new(0),
@@ -137,8 +138,17 @@ pyhost_os::state! {
 
 /// Lets the total's caps and limits count the maps of libraries, of which `resident` measures what is resident: `None` if another
 /// thread changes them. Any thread, also inside the allocator.
-pub fn measure_maps_by(resident: fn() -> Option<u64>) {
+/// `purge` has their allocators give back what they keep free; it is called outside of the allocator.
+pub fn measure_maps_by(resident: fn() -> Option<u64>, purge: fn()) {
     let _ = STATE.resident_maps.set(resident);
+    let _ = STATE.purge.set(purge);
+}
+
+/// Has the allocators of libraries give back what they keep free. Not inside the allocator.
+pub(super) fn purge() {
+    if let Some(purge) = STATE.purge.get() {
+        purge();
+    }
 }
 
 /// Makes the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if

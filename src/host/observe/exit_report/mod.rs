@@ -26,7 +26,7 @@ use crate::error::CAP_EXHAUSTED;
 use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
 use crate::ledger::{HEADER, LEDGER};
 use crate::libc_exports::native;
-use crate::limit::caps::{How, Refusal};
+use crate::limit::caps::{self, How, Refusal};
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
@@ -116,7 +116,7 @@ pub fn watch_signals() {
         signals::install(signals::fatal());
         return;
     }
-    if guards::are_on() || checked_blocks::is_on() {
+    if guards::are_on() || checked_blocks::is_on() || caps::counts_maps() {
         signals::install(signals::BY_ADDRESS.into_iter());
     }
     if native::mode() != native::Mode::Off {

@@ -171,7 +171,9 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
             notice(format_args!("{cause}"));
             stacks::write_found(&found[..count], made.calls, freed.calls);
         }
-        if is_abort && let Some(refusal) = caps::aborts() {
+        // A jemalloc that gets no map for itself uses null.
+        let is_of_library = is_abort || fault.is_some();
+        if is_of_library && let Some(refusal) = caps::aborts() {
             end_refused(&refusal);
         }
         finish(Ending::Signal(signal), true);

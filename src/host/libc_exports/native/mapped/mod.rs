@@ -32,7 +32,13 @@ use crate::limit::caps;
 use followed::Followed;
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
-use std::ffi::{c_int, c_void};
+use pyhost_os::process::loaded;
+use pyhost_os::process::symbol_file::function_ending_in;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::Mutex;
 use table::{Sums, Table};
 
 /// Calls a function behind the exported one, or libc's before it is found.
@@ -393,6 +399,85 @@ unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     }
     // SAFETY: the caller's duties.
     unsafe { call!(SBRK(more), libc::MAP_FAILED) }
+}
+
+/// As secure_getenv(3), by which jemalloc asks for its options. Where maps count it gives addresses back, so that it asks for what it
+/// needs and can be refused, and soon after they are free: by its own rule it keeps more addresses than a cap leaves, and touches
+/// them unseen. Polars sets the variable itself; a value that says `retain` is the user's.
+///
+/// # Safety
+/// As secure_getenv(3).
+#[cfg(target_env = "gnu")]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn secure_getenv(name: *const c_char) -> *const c_char {
+    next::resolve();
+    // SAFETY: the caller's duties.
+    let value = unsafe { call!(SECURE_GETENV(name), std::ptr::null()) };
+    // SAFETY: texts, as above.
+    let text = |it| unsafe { CStr::from_ptr(it) }.to_string_lossy();
+    if !(text(name).ends_with("MALLOC_CONF") && counts() && caps::counts_maps()) {
+        return value;
+    }
+    let options = c"retain:false,dirty_decay_ms:100,muzzy_decay_ms:0";
+    if value.is_null() {
+        return options.as_ptr();
+    }
+    let before = text(value);
+    if before.contains("retain:") {
+        return value;
+    }
+    let all = CString::new(format!("{before},{}", text(options.as_ptr())));
+    // jemalloc keeps the address.
+    all.map_or(value, |it| it.into_raw().cast_const())
+}
+
+/// jemalloc's `mallctl`.
+type Control =
+    unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
+
+/// Has the libraries that have mapped memory by a jemalloc of their own give back what they keep free. Reads their files when it sees them first.
+/// Not inside an allocator.
+pub fn purge() {
+    /// Where libraries are loaded, and their function.
+    static KNOWN: Mutex<Vec<(usize, Option<Control>)>> = Mutex::new(Vec::new());
+    // Another thread is at it, or was when this process was forked.
+    let Ok(mut known) = KNOWN.try_lock() else {
+        return;
+    };
+    let (mut callers, mut count) = ([0; 16], 0);
+    each(|range| {
+        if count < callers.len() && !callers[..count].contains(&range.caller) {
+            callers[count] = range.caller;
+            count += 1;
+        }
+    });
+    let mut new = Vec::new();
+    loaded::each(|object| {
+        let is_new = !known.iter().any(|(base, _)| *base == object.base);
+        if is_new && callers[..count].iter().any(|&it| object.holds(it)) {
+            new.push((object.base, PathBuf::from(OsStr::from_bytes(object.path))));
+        }
+    });
+    for (base, path) in new {
+        let found = function_ending_in(&path, b"mallctl").ok().flatten();
+        // SAFETY: no other function of a name like this is known.
+        let control = found.map(|address| unsafe {
+            std::mem::transmute::<usize, Control>(base + address as usize)
+        });
+        known.push((base, control));
+    }
+    for control in known.iter().filter_map(|(_, control)| *control) {
+        // SAFETY: of all arenas (MALLCTL_ARENAS_ALL); the call takes and gives nothing. A library that allocates is not unloaded.
+        unsafe {
+            control(
+                c"arena.4096.purge".as_ptr(),
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                0,
+            )
+        };
+    }
 }
 
 /// Takes everything off the account again: nothing is counted in this process.
