@@ -6,8 +6,8 @@
 //! for each extension module.
 
 use super::functions::{Method, Module, Original, This, replace_builtin};
-use super::interpreters;
 use super::objects::{Gil, Object, Returned, or_none};
+use super::threads::note_interpreter;
 use std::sync::OnceLock;
 
 /// The functions that are called with the full name of each extension module, with no exception set, in every interpreter.
@@ -37,7 +37,7 @@ fn exec_builtin<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> 
 }
 
 fn exec<'a>(original: &Original, imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
-    interpreters::note(imp.gil());
+    note_interpreter(imp.gil());
     let watcher = STATE.watcher.get();
     if let Some(watcher) = watcher {
         with_name(module, |name| (watcher.begins)(imp.gil(), name));

@@ -1,12 +1,10 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row; and the lines that changed.
 
 mod lines;
-mod listing;
 #[cfg(test)]
 mod tests;
 
-pub use lines::{Change, LineChanges};
-pub use listing::{Listing, error_of_change, interval_of};
+pub use lines::{Change, LineChanges, Listing, error_of_change, interval_of};
 
 use crate::baseline;
 use crate::document::Document;

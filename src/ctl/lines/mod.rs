@@ -11,8 +11,8 @@ mod text;
 pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
+use crate::document::Input;
 use crate::failure::{Failure, print};
-use crate::input;
 use crate::stacks::{Stacks, View};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -80,7 +80,7 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directory);
     }
-    let input = input::read(&options.what, directory)?;
+    let input = Input::read(&options.what, directory)?;
     if let (None, None, Ok(name)) = (
         &input.report.lines,
         &input.report.lines_missing,

@@ -10,7 +10,6 @@ mod connections;
 mod hosts;
 mod names;
 mod profiles;
-mod query;
 pub mod request;
 mod response;
 

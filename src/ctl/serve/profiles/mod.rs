@@ -9,8 +9,7 @@ mod index;
 mod wish;
 
 use super::connections::Client;
-use super::query::decoded;
-use super::request::Request;
+use super::request::{Request, decoded};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::convert::pprof;
 use crate::find::FoundHost;

@@ -7,22 +7,17 @@ mod balance;
 pub mod command;
 mod dossier;
 mod facts;
-mod first_refusal;
-mod guards;
+mod heaps;
 mod leaks;
 mod lines;
 mod metrics;
 mod peak;
-mod region;
-mod resident_peak;
-mod sizes;
 mod text;
 
 pub use balance::describe as describe_balance;
-pub use dossier::{describe_block, describe_refusal};
+pub use dossier::{describe_block, describe_refusal, first_refusal};
 pub use facts::{Facts, mimalloc_version};
-pub use first_refusal::first_refusal;
-pub use guards::write_crowded_out;
+pub use heaps::{describe_classes, describe_histogram, write_crowded_out};
 pub use leaks::write as write_leaks;
 pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
 pub use metrics::metrics;
@@ -30,7 +25,6 @@ pub use peak::AtPeak;
 pub use pyhost_os::signals::signal_name;
 pub use pyhost_record::describe::{SCHEMA, Sink};
 pub use pyhost_record::json::Json;
-pub use sizes::{describe as describe_histogram, describe_classes};
 pub use text::{closing_line, table};
 
 use crate::check::faults;
@@ -174,7 +168,7 @@ impl Report<'_> {
         sink.known_text("left_to", native::left_to());
         sink.flag("debug_hooks", facts.debug_hooks);
         sink.object("numpy", self.numpy.as_ref(), describe_numpy);
-        sink.object("region", self.region.as_ref(), region::describe);
+        sink.object("region", self.region.as_ref(), heaps::describe_bounded);
         sink.object("faults", faults::figures(), |rules, sink| {
             sink.list("rules", rules, |(rule, (requests, injected)), sink| {
                 sink.text("rule", rule);
@@ -182,16 +176,16 @@ impl Report<'_> {
                 sink.int("injected", injected as i64);
             });
         });
-        sink.object("guards", self.guards.as_ref(), guards::describe);
+        sink.object("guards", self.guards.as_ref(), heaps::describe_guards);
         sink.object("leaks", self.leaks, leaks::describe);
         let is_active = |account| facts.is_active(account);
         describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
         self.describe_caps(sink);
         sink.object("balance", self.balance, balance::describe);
-        sink.object("size_classes", self.size_classes, sizes::describe);
+        sink.object("size_classes", self.size_classes, heaps::describe_histogram);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
-        resident_peak::describe(self, sink);
+        peak::describe_resident(self, sink);
         lines::describe(sink, self.partial);
     }
 
@@ -207,7 +201,7 @@ impl Report<'_> {
                 sink.end();
             }
         }
-        let latest = first_refusal::latest();
+        let latest = dossier::latest();
         sink.object("dossier", latest.as_ref(), dossier::describe_dossier);
         let mut room = [0; 512];
         sink.int("told_refusals", HEADER.refusals() as i64);

@@ -1,6 +1,6 @@
 //! A report as people read it: a table, or one closing line. Does not allocate.
 
-use super::{Ending, Report, guards, signal_name};
+use super::{Ending, Report, signal_name};
 use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
 use crate::libc_exports::native;
@@ -51,16 +51,16 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         super::balance::lines(balance, when, out)?;
     }
     super::peak::lines(report, out)?;
-    let shows_resident = super::resident_peak::lines(report, out)?;
+    let shows_resident = super::peak::resident_lines(report, out)?;
     super::lines::lines(out, report.partial, shows_resident)?;
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
     }
     if let Some(figures) = &report.region {
-        super::region::line(figures, out)?;
+        super::heaps::bounded_line(figures, out)?;
     }
     if let Some(figures) = &report.guards {
-        guards::line(figures, out)?;
+        super::heaps::guards_line(figures, out)?;
     }
     if report.forks > 0 {
         let (forks, child) = (report.forks, &report.largest_child);
