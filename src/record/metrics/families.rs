@@ -3,24 +3,17 @@
 #![deny(unsafe_code)]
 
 use super::{Machine, Process};
+use derive_more::Display;
 use pyhost_ledger::Scope;
-use std::fmt::{self, Display};
 
 /// A sample's value.
+#[derive(Display)]
 pub enum Value {
     /// Bytes, blocks, or a count.
     Whole(u64),
     /// A time.
+    #[display("{_0:.6}")]
     Seconds(f64),
-}
-
-impl Display for Value {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Whole(value) => write!(out, "{value}"),
-            Value::Seconds(value) => write!(out, "{value:.6}"),
-        }
-    }
 }
 
 /// Where a family's samples come from.

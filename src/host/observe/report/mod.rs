@@ -41,6 +41,7 @@ use crate::observe::resident_peak::ResidentSample;
 use crate::observe::timeline::pages::Renderer;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
+use derive_more::Display;
 use pyhost_os::cell::HeldLatest;
 use pyhost_os::clock::Utc;
 use pyhost_record::describe::describe_accounts;
@@ -77,16 +78,21 @@ pub struct Stats {
 }
 
 /// How the process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Ending {
     /// It has not: the script asks for its own figures.
+    #[display("running")]
     Running,
     /// `exit`, with this status, after Python was finalised or not.
+    #[display("exit status {}", _0 & 0xff)]
     Exit(i32),
     /// `_exit` or `os._exit`, with this status.
+    #[display("_exit, status {}", _0 & 0xff)]
     QuickExit(i32),
+    #[display("ended by {}", signal_name(*_0))]
     Signal(i32),
     /// The process image is replaced.
+    #[display("exec")]
     Exec,
 }
 

@@ -26,11 +26,11 @@ use crate::observe::pyhostctl_process;
 use crate::path_template::PathBuffer;
 use crate::process::Watched;
 use crate::{output, process};
+use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;
 use pyhost_os::signals::SignalSet;
 use pyhost_os::{clock, duration};
-use std::fmt;
 use std::os::fd::AsRawFd;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -122,7 +122,8 @@ const LEAST: Duration = Duration::from_millis(1);
 const MOST: Duration = Duration::from_secs(3600);
 
 /// The time between two samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{}s", _0.as_secs_f64())]
 pub struct Interval(pub Duration);
 
 impl Default for Interval {
@@ -138,12 +139,6 @@ impl FromStr for Interval {
         const EXPECTED: Expected = Expected("a time from 1ms to 1h, such as 10ms, 0.5s or 1m");
         let found = duration::parse(text, None, LEAST..=MOST);
         found.map(Interval).ok_or(EXPECTED)
-    }
-}
-
-impl fmt::Display for Interval {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}s", self.0.as_secs_f64())
     }
 }
 
