@@ -9,7 +9,6 @@ mod balance;
 mod bands;
 mod chart;
 mod checks;
-mod classes;
 mod figures;
 mod heaps;
 mod lines;
