@@ -1,7 +1,6 @@
 //! `pyhostctl lines`: the sampled lines of a report as a table, by line, function, file, package, account, stack, thread or
 //! type.
 
-mod json;
 mod rows;
 mod switch;
 #[cfg(any(test, fuzzing))]
@@ -109,7 +108,7 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     let table = Table::new(&stacks, view, options.by, options.account.as_deref());
     let top = options.top as usize;
     print(&match options.json {
-        true => json::text(&table, top),
+        true => text::json(&table, top),
         false => text(&table, top),
     })
 }

@@ -19,7 +19,6 @@
 
 mod bins;
 mod chunks;
-mod map;
 mod reserved;
 mod statistics;
 #[cfg(test)]
@@ -34,8 +33,7 @@ use std::ptr::{NonNull, null_mut};
 
 pub use bins::BINS;
 pub use chunks::GRANULE;
-pub use map::Map;
-pub use statistics::{BinStatistics, ChunkView, Statistics};
+pub use statistics::{BinStatistics, ChunkView, Map, Statistics};
 
 /// A remainder of so many granules is split off however large the request is (TensorFlow's
 /// `kMaxInternalFragmentation`, 128 MiB).
