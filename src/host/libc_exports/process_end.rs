@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::libc_exports::native::next::{self, call};
-use crate::libc_exports::preload;
+use crate::libc_exports::preload::{self, Program};
 use crate::observe::exit_report::dispositions::{self, set_handler};
 use crate::observe::report::Ending;
 use crate::observe::{exit_report, live};
@@ -66,7 +66,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
-    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
+    let (path, program) = unsafe { (preload::stand_in(path), Program::At(preload::text(path))) };
     preload::with_library(program, envp, |envp| exec!(EXECVE(path, argv, envp)))
 }
 
@@ -79,13 +79,13 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
-    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
+    let (file, program) = unsafe { (preload::stand_in(file), Program::Named(preload::text(file))) };
     preload::with_library(program, envp, |envp| exec!(EXECVPE(file, argv, envp)))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
-    preload::with_library(preload::Program::Open(file), envp, |envp| {
+    preload::with_library(Program::Open(file), envp, |envp| {
         exec!(FEXECVE(file, argv, envp))
     })
 }
