@@ -13,7 +13,7 @@
 //!
 //! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as
 //! malloc call it: it takes no memory from any heap (see [`reserved`]), does not panic, and only
-//! [`map::Map::write`] formats. The memory of free chunks goes back to the system when the
+//! [`Map::write`] formats. The memory of free chunks goes back to the system when the
 //! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
 //! pages.
 
