@@ -4,9 +4,9 @@
 //! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
 //! the code that prints them makes the texts plain.
 
-use crate::failure::Failure;
 use crate::find::path_of;
 use crate::model::{Report, SampledLines};
+use crate::output::Failure;
 use crate::process::identity_of;
 use crate::summary::Summary;
 use pyhost_os::clock;

@@ -9,7 +9,6 @@ mod cli;
 mod convert;
 mod diff;
 mod document;
-mod failure;
 mod find;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
@@ -32,7 +31,7 @@ mod top;
 use clap::Parser;
 pub use cli::Cli;
 use cli::Command;
-use failure::Failure;
+use output::Failure;
 use pyhost_os::terminal_text::plain;
 use std::io::Write;
 use std::process::ExitCode;

@@ -12,8 +12,8 @@ mod speedscope;
 pub mod tests;
 
 use crate::document::Input;
-use crate::failure::{Failure, print_bytes};
 use crate::output;
+use crate::output::{Failure, print_bytes};
 use crate::stacks::{Stacks, View};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;

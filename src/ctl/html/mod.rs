@@ -24,8 +24,8 @@ pub mod timeline;
 mod contrast;
 
 use crate::document::{Input, text_of_file};
-use crate::failure::{Failure, print};
 use crate::output;
+use crate::output::{Failure, print};
 use clap::Args;
 use lines::Baseline;
 use std::path::{Path, PathBuf};

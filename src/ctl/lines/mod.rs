@@ -11,7 +11,7 @@ pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
 use crate::document::Input;
-use crate::failure::{Failure, print};
+use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
 use clap::Args;
 use clap::builder::PossibleValuesParser;

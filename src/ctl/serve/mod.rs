@@ -15,8 +15,8 @@ mod response;
 
 use address::Address;
 
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use clap::Args;
 use connections::Client;
 use names::Names;

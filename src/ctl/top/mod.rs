@@ -14,8 +14,8 @@ mod tables;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use clap::Args;
 use columns::ViewPart;
 use keys::{Keys, Wake};

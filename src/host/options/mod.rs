@@ -7,7 +7,6 @@ mod bounds;
 mod checks;
 pub mod early;
 mod kinds;
-mod observation;
 mod outputs;
 mod page;
 mod reader;
@@ -166,9 +165,9 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let off = values.stats == Some(Format::Off);
     let faults = checks::faults(&mut values, &mut outputs)?;
     let directory = variable(LIVE).filter(|_| is_trusted);
-    let live = observation::place(&mut values, directory, &mut outputs)?;
+    let live = outputs::place(&mut values, directory, &mut outputs)?;
     let profile_file = values.profile_file.clone();
-    let profile_file = observation::file(
+    let profile_file = outputs::file(
         outputs::PROFILE_FILE,
         profile_file,
         &mut values,
@@ -176,7 +175,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     )?;
     let is_named = values.stats_file.is_some();
     let mut stats = stats(&mut values, &mut outputs)?;
-    let mut timeline = observation::settings(&mut values, &mut outputs)?;
+    let mut timeline = outputs::observation(&mut values, &mut outputs)?;
     if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
         stats = page::plan(asked, &mut timeline, !is_named, &mut values, &mut outputs)?;
     }

@@ -1,8 +1,8 @@
 //! The host that a request means.
 
-use crate::failure::Failure;
 use crate::find::{self, FoundHost};
 use crate::lines::unwritten;
+use crate::output::Failure;
 use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
 use crate::stacks::Stacks;
 use pyhost_os::bytes::Bytes;

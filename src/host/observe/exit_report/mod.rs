@@ -10,7 +10,6 @@
 
 mod damage;
 pub mod dispositions;
-mod poison_fault;
 mod report_file;
 mod script_end;
 mod signals;

@@ -11,8 +11,8 @@
 
 #![allow(unsafe_code)]
 
+use super::damage::Filled;
 use super::dispositions::{self, FIRST};
-use super::poison_fault::Filled;
 use super::{end_refused, finish};
 use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
