@@ -324,7 +324,6 @@ pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], file: Option<Vec<u8>>
     }
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 7> = Table::new([
     Method::one(c"_profile_write", write_page, c""),
     Method::plain(c"_profile_forget", forget, c""),
