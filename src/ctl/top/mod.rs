@@ -1,16 +1,15 @@
 //! `pyhostctl top`: the running hosts, or one of them, in the terminal, updated at an interval.
 //!
-//! One thread reads the hosts ([`sample`]), draws the [`state`] ([`draw`], on [`screen`]), and waits for
-//! keys, signals or the next moment ([`keys`]). [`tables`] makes the tables; [`columns`] fits them to the
+//! One thread reads the hosts ([`sample`]), draws the [`state`] ([`draw`]), and waits for keys, signals or the next
+//! moment ([`terminal`]). [`tables`] makes the tables; [`columns`] fits them to the
 //! width. [`list`] prints the hosts once. Without a terminal it prints one table, as with `--once`.
 
 mod columns;
 mod draw;
-mod keys;
 mod sample;
-mod screen;
 mod state;
 mod tables;
+mod terminal;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
@@ -18,18 +17,17 @@ use crate::find;
 use crate::output::{Failure, print};
 use clap::Args;
 use columns::ViewPart;
-use keys::{Keys, Wake};
 use pyhost_ledger::Scope;
 use pyhost_os::bytes::Bytes;
 use pyhost_os::{clock, duration};
 use pyhost_record::metrics::Pid;
 use ratatui::Frame;
 use sample::{SampledHost, Sampler};
-use screen::Screen;
 use state::{Step, View};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use terminal::{Keys, Screen, Wake};
 
 /// The time between two readings if none is named, and its bounds.
 const INTERVAL: Duration = Duration::from_secs(1);
