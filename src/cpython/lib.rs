@@ -4,7 +4,6 @@
 
 pub mod contexts;
 pub mod dump;
-pub mod extensions;
 pub mod frames;
 pub mod freelists;
 pub mod functions;
