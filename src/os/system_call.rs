@@ -110,20 +110,11 @@ pub fn membarrier(command: c_int) -> bool {
 /// Gives the calling thread another mask of blocked signals, as the kernel has it; returns the one before.
 pub fn change_signal_mask(mask: u64) -> u64 {
     let mut before = 0u64;
+    let how = libc::SIG_SETMASK as usize;
+    let set = (&raw const mask).expose_provenance();
+    let old = (&raw mut before).expose_provenance();
     // SAFETY: two sets of the kernel's size.
-    unsafe {
-        let sets = [
-            (&raw const mask).expose_provenance(),
-            (&raw mut before).expose_provenance(),
-        ];
-        let arguments = [
-            libc::SIG_SETMASK as usize,
-            sets[0],
-            sets[1],
-            size_of::<u64>(),
-        ];
-        system_call(libc::SYS_rt_sigprocmask, arguments);
-    }
+    unsafe { system_call(libc::SYS_rt_sigprocmask, [how, set, old, size_of::<u64>()]) };
     before
 }
 
