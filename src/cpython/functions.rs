@@ -326,6 +326,18 @@ macro_rules! attributes {
     };
 }
 
+/// The function `add`, which adds a type to a module that is being executed: its name, its text, and its parts, each by a
+/// function of [`Slot`].
+#[macro_export]
+macro_rules! class {
+    ($name:literal, $doc:expr, $($slot:ident($value:expr)),+) => {
+        pub fn add<'a>(module: &$crate::objects::Object<'a>) -> $crate::objects::Returned<'a, ()> {
+            let slots = [$($crate::functions::Slot::$slot($value)),+];
+            $crate::functions::add_class(module, $name, $doc, slots)
+        }
+    };
+}
+
 /// Words of the longer kind of entry.
 const END: usize = size_of::<PyGetSetDef>() / size_of::<usize>();
 

@@ -4,12 +4,10 @@
 
 pub mod contexts;
 pub mod dump;
-pub mod extensions;
 pub mod frames;
 pub mod freelists;
 pub mod functions;
 pub mod imports;
-pub mod interpreters;
 pub mod layout;
 pub mod native_calls;
 pub mod objects;
@@ -17,8 +15,8 @@ pub mod pools;
 pub mod threads;
 pub mod waiting;
 
-pub use interpreters::several_gils;
 use pyhost_heap as heap;
+pub use threads::several_gils;
 
 /// Whether this Python has no global interpreter lock (PEP 703).
 pub const IS_FREE_THREADED: bool = cfg!(Py_GIL_DISABLED);

@@ -5,8 +5,8 @@
 //! one takes the place of an earlier, whole or not at all.
 
 use crate::document::Document;
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_record::directory::{self, Identity};

@@ -4,8 +4,9 @@
 //! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
 //! the code that prints them makes the texts plain.
 
-use crate::failure::Failure;
+use crate::find::path_of;
 use crate::model::{Report, SampledLines};
+use crate::output::Failure;
 use crate::process::identity_of;
 use crate::summary::Summary;
 use pyhost_os::clock;
@@ -119,4 +120,44 @@ fn is_alive(path: &Path, record: &Record) -> bool {
     let identity = identity_of(record.header());
     let path = path.to_owned();
     record.is_running() && Entry { path, identity }.is_alive(&Here::find())
+}
+
+/// A report, and where it comes from.
+#[derive(Debug)]
+pub struct Input {
+    pub report: Box<Report>,
+    /// The same in JSON.
+    pub text: String,
+    /// The report as error messages name it.
+    pub name: String,
+    /// The file in JSON that it was read from; None for standard input and ledgers.
+    pub file: Option<PathBuf>,
+}
+
+impl Input {
+    /// Reads the report of a file in JSON, of standard input (`-`), or of the ledger of a host.
+    pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
+        if what == "-" {
+            let refuse = |what| Failure(format!("standard input {what}"));
+            let text = text_of(std::io::stdin().lock()).map_err(refuse)?;
+            let report = Box::new(Report::of_json(&text).map_err(refuse)?);
+            return Ok(Input {
+                report,
+                text,
+                name: "standard input".to_owned(),
+                file: None,
+            });
+        }
+        let path = path_of(what, directory)?;
+        let name = format!("'{}'", path.display());
+        let document = Document::read(&path)?;
+        let is_report = matches!(document, Document::Report(..));
+        let (report, text) = document.into_report();
+        Ok(Input {
+            report,
+            text,
+            name,
+            file: is_report.then_some(path),
+        })
+    }
 }

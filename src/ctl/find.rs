@@ -1,6 +1,6 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
-use crate::failure::Failure;
+use crate::output::Failure;
 use crate::process::Usage;
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
 use pyhost_record::metrics::Pid;

@@ -1,6 +1,6 @@
 //! `pyhostctl install-kernel`: a kernel for Jupyter that runs under the host.
 
-use crate::failure::{Failure, print};
+use crate::output::{Failure, print};
 use crate::{output, sweep};
 use clap::Args;
 use serde_json::{Value, json};

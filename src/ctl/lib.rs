@@ -1,8 +1,7 @@
 //! `pyhostctl`: reads what hosts leave in a directory of `--live`, and their reports.
 //!
 //! It links no libpython. Each command has a module. Several commands use [`find`] (the files of hosts),
-//! [`process`] (`/proc`), [`document`] (reads a file of either kind), [`input`] (the report of a file, a process or
-//! standard input), [`model`] (a report), [`summary`] (its figures as a table shows them), [`stacks`] (its
+//! [`process`] (`/proc`), [`document`] (reads a file of either kind, or standard input), [`model`] (a report), [`summary`] (its figures as a table shows them), [`stacks`] (its
 //! sampled lines, checked), [`symbols`] (the names of native calls) and [`output`] (writes files).
 
 mod baseline;
@@ -10,12 +9,10 @@ mod cli;
 mod convert;
 mod diff;
 mod document;
-mod failure;
 mod find;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
 mod html;
-mod input;
 mod kernel;
 mod leaks;
 mod lines;
@@ -34,7 +31,7 @@ mod top;
 use clap::Parser;
 pub use cli::Cli;
 use cli::Command;
-use failure::Failure;
+use output::Failure;
 use pyhost_os::terminal_text::plain;
 use std::io::Write;
 use std::process::ExitCode;

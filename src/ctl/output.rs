@@ -1,12 +1,12 @@
-//! Writes a command's result to the path of its `-o`, and knows whether a terminal may have colours.
+//! How a command fails, what it prints, the path of its `-o`, and whether a terminal may have colours.
 
-use crate::failure::Failure;
 use pyhost_os::errno::Errno;
 use pyhost_os::path_template::PathBuffer;
 use pyhost_record::output::{self, OutputError, Target};
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -43,4 +43,34 @@ fn look(path: &Path) -> Result<(PathBuffer, Target), Failure> {
 /// Whether the user wants colours: `NO_COLOR` is unset or empty.
 pub fn may_have_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// An error message: one line without a full stop.
+pub struct Failure(pub String);
+
+impl Failure {
+    /// What is wrong with a file or a folder.
+    pub fn of(path: &Path, what: impl Display) -> Self {
+        Failure(format!("'{}' {what}", path.display()))
+    }
+
+    pub fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Failure::of(path, format!("cannot be read ({error})"))
+    }
+}
+
+/// Writes to standard output. A reader that has gone, such as `head`, is not an error.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of bytes, which may be no text.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure(format!(
+            "standard output cannot be written ({error})"
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -1,7 +1,7 @@
 //! `pyhostctl symbolize`: names the native calls in a text that a host wrote about a block. The host itself runs it, if it
 //! can; on a machine without `pyhostctl` the text has libraries and offsets, and may be named later.
 
-use crate::failure::{Failure, print_bytes};
+use crate::output::{Failure, print_bytes};
 use crate::symbols::{Place, Symbols};
 use clap::Args;
 use pyhost_os::clock::Utc;

@@ -50,7 +50,9 @@ fn main() {
     }
     link_python(&mut link);
     if !is_static() {
-        export_symbols(&mut link);
+        for name in exported() {
+            link.with(format_args!("-Wl,--export-dynamic-symbol={name}"));
+        }
     }
     order_functions(&mut link);
     link.hand_over();
@@ -62,11 +64,8 @@ fn place_gdb_commands() {
     const SOURCE: &str = "../../tools/pyhost-gdb.py";
     println!("cargo:rerun-if-changed={SOURCE}");
     let python = pyo3_build_config::get();
-    let answer = python.executable().and_then(|executable| {
-        let code = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)";
-        let output = Command::new(executable).args(["-I", "-c", code]).output();
-        String::from_utf8(output.ok()?.stdout).ok()
-    });
+    let code = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)";
+    let answer = printed_by(python, code);
     // target/PROFILE/build/pyhost-HASH/out
     let out = output_folder();
     let (Some(answer), Some(folder)) = (answer, out.ancestors().nth(3)) else {
@@ -210,8 +209,8 @@ fn link_python(link: &mut Link) {
     }
     if config.shared() {
         // In a cross build it is a folder of this machine.
-        let known = run_path.is_some() || is_cross_build();
-        if let (Some(folder), false) = (config.lib_dir(), known) {
+        let is_cross_build = std::env::var_os("HOST") != std::env::var_os("TARGET");
+        if let (Some(folder), false) = (config.lib_dir(), run_path.is_some() || is_cross_build) {
             link.with(format_args!("-Wl,-rpath,{folder}"));
         }
         tell_of_the_other_form(config);
@@ -250,8 +249,11 @@ fn output_folder() -> PathBuf {
     PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"))
 }
 
-fn is_cross_build() -> bool {
-    std::env::var_os("HOST") != std::env::var_os("TARGET")
+/// What the interpreter prints that the host is built for.
+fn printed_by(config: &pyo3_build_config::InterpreterConfig, code: &str) -> Option<String> {
+    let mut python = Command::new(config.executable()?);
+    let output = python.args(["-I", "-c", code]).output();
+    String::from_utf8(output.ok()?.stdout).ok()
 }
 
 /// Says which form of the host was made if the interpreter does not use the libpython that the host is linked with,
@@ -259,10 +261,7 @@ fn is_cross_build() -> bool {
 fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
     let code = "import sys, sysconfig; print(sys.executable); \
                 print('libpython' in open('/proc/self/maps').read() or bool(sysconfig.get_config_var('Py_GIL_DISABLED')))";
-    let answer = config.executable().and_then(|executable| {
-        let output = Command::new(executable).args(["-I", "-c", code]).output();
-        String::from_utf8(output.ok()?.stdout).ok()
-    });
+    let answer = printed_by(config, code);
     if let Some((python, "False")) = answer.as_deref().and_then(|it| it.trim().split_once('\n')) {
         println!(
             "cargo::warning=this host is linked with lib{}; {python} itself is the faster one, and \
@@ -327,11 +326,4 @@ fn exported() -> Vec<String> {
     // In musl these are its own functions' names for each other.
     let names = names.filter(|name| !(is_static() && name.starts_with("__libc_")));
     names.map(str::to_owned).collect()
-}
-
-/// Puts the exported family into the executable's dynamic symbol table.
-fn export_symbols(link: &mut Link) {
-    for name in exported() {
-        link.with(format_args!("-Wl,--export-dynamic-symbol={name}"));
-    }
 }

@@ -1,7 +1,7 @@
 //! The host's own errors, one line each, and its exit statuses.
 
+use derive_more::Display;
 use std::borrow::Cow;
-use std::fmt;
 
 /// Exit status of a bad host option; nothing was run.
 pub const BAD_OPTION: i32 = 2;
@@ -11,14 +11,16 @@ pub const CAP_EXHAUSTED: i32 = 53;
 pub const CANNOT_START: i32 = 1;
 
 /// A failure of the host. Displays as one line without a full stop.
-#[derive(Debug)]
+#[derive(Debug, Display)]
+#[display("{kind}")]
 pub struct Error {
     kind: Kind,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Display)]
 enum Kind {
     Option(String),
+    #[display("cannot start: {_0}")]
     Start(Cow<'static, str>),
 }
 
@@ -42,15 +44,6 @@ impl Error {
         match self.kind {
             Kind::Option(_) => BAD_OPTION,
             Kind::Start(_) => CANNOT_START,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Option(text) => out.write_str(text),
-            Kind::Start(text) => write!(out, "cannot start: {text}"),
         }
     }
 }

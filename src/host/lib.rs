@@ -48,7 +48,7 @@ pub fn bind_own_calls() {
 /// called by, if it is not the first of the arguments.
 pub fn early(arguments: Strings<'_>, called: Option<&CStr>, environment: Strings<'_>) {
     heap::begin();
-    libc_exports::native::early::decide(&environment);
+    libc_exports::native::decide(&environment);
     options::early::read(options::words(&arguments, called), environment);
 }
 

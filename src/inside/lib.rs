@@ -8,9 +8,6 @@
 
 #![allow(unsafe_code)]
 
-mod handshake;
-
-use handshake::Handshake;
 use pyhost_host::{ProcessArguments, Strings, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null;
@@ -29,7 +26,7 @@ static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
 extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: Strings<'static>) {
     pyhost_host::bind_own_calls();
     let found = Handshake::find(&environment);
-    match found.filter(Handshake::is_for_this_program) {
+    match found.filter(|found| pyhost_host::runs_program(found.interpreter)) {
         Some(found) => {
             Handshake::remove(&mut environment);
             // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
@@ -117,5 +114,41 @@ fn own_file() -> Option<&'static CStr> {
         let mut found: libc::Dl_info = std::mem::zeroed();
         let known = libc::dladdr(&raw const EARLY as *const c_void, &mut found);
         (known != 0 && !found.dli_fname.is_null()).then(|| CStr::from_ptr(found.dli_fname))
+    }
+}
+
+const NAME: &[u8] = pyhost_host::preload::HANDSHAKE.as_bytes();
+
+/// The word of the launcher to the library, in the environment ([`pyhost_host::preload::HANDSHAKE`]): the program that the
+/// library was preloaded for. Lies in the environment's strings, which are never freed.
+struct Handshake {
+    /// Device and inode of the interpreter.
+    interpreter: (u64, u64),
+    /// The name that the launcher was called by; empty in a child that runs the interpreter.
+    name: &'static CStr,
+}
+
+impl Handshake {
+    /// The launcher's word, if there is one.
+    fn find(environment: &Strings<'static>) -> Option<Self> {
+        let mut entries = environment.texts().map(CStr::to_bytes_with_nul);
+        let text = entries.find_map(|entry| entry.strip_prefix(NAME))?;
+        let mut parts = text.splitn(3, |&byte| byte == b':');
+        let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+        let interpreter = (number()?, number()?);
+        Some(Handshake {
+            interpreter,
+            name: CStr::from_bytes_with_nul(parts.next()?).ok()?,
+        })
+    }
+
+    /// The name that the launcher was called by, if it started this process.
+    fn name(&self) -> Option<&'static CStr> {
+        Some(self.name).filter(|name| !name.is_empty())
+    }
+
+    /// Takes the launcher's word out of an environment.
+    fn remove(environment: &mut Strings<'_>) {
+        environment.retain(|entry| !entry.starts_with(NAME));
     }
 }

@@ -2,7 +2,7 @@
 //! with the host inside. The interpreter is the one beside this program, else `pythonX.Y` of `PATH`.
 //!
 //! It preloads `lib/pyhost/libpyhost.so`, which stands beside the folder that this program is in, before the user's own
-//! preloaded libraries, and names the interpreter in a variable: see `src/inside/handshake.rs`. The first word of the command
+//! preloaded libraries, and names the interpreter in a variable: see `src/inside/lib.rs`. The first word of the command
 //! line becomes the interpreter's path, as under python; the host reads its options in the rest. The process stays the same:
 //! no child, no wait.
 //!

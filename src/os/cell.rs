@@ -174,12 +174,8 @@ impl<T> Deref for HeldLatest<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        match &*self.0 {
-            Some(value) => value,
-            None => {
-                unreachable!("`Latest::hold` found a value, and nobody else has taken it since")
-            }
-        }
+        let value = self.0.as_ref();
+        value.expect("`Latest::hold` found it, and nobody else has taken it since")
     }
 }
 

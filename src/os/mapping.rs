@@ -156,7 +156,7 @@ impl Mapping {
 }
 
 /// Puts empty pages of the process's own in the place of whole pages, by a system call alone. Returns false if the kernel
-/// refuses.
+/// refuses. They are as mimalloc's, for which no room is set aside.
 ///
 /// # Safety
 /// Nobody else may own the pages, and zeros are valid for whoever does.
@@ -167,7 +167,7 @@ pub unsafe fn empty(start: usize, bytes: usize) -> bool {
     #[cfg(target_pointer_width = "32")]
     const CALL: libc::c_long = libc::SYS_mmap2;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the caller's duties.
     let result = unsafe { libc::syscall(CALL, start, bytes, access, flags, -1, 0) };
     result as usize == start
@@ -471,22 +471,15 @@ impl Shared<AtomicU64> {
     /// would be a SIGBUS later. Who else maps the file sees what is stored.
     pub fn of_file(file: &impl AsRawFd, length: usize) -> Result<Self, Errno> {
         let bytes = length.checked_mul(8).ok_or(Errno(libc::ENOMEM))?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (file, access) = (file.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: plain calls; without MAP_FIXED the kernel picks addresses that nothing uses. Atomics may be changed by
         // others.
         let start = unsafe {
-            match libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) {
+            match libc::posix_fallocate(file, 0, bytes as libc::off_t) {
                 0 => {}
                 error => return Err(Errno(error)),
             }
-            libc::mmap(
-                null_mut(),
-                bytes,
-                access,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
+            libc::mmap(null_mut(), bytes, access, libc::MAP_SHARED, file, 0)
         };
         Mapped::of(Mapping::made(start, bytes, true), length)
             .map(Shared)

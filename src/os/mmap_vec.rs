@@ -74,26 +74,24 @@ impl<T: Copy> MmapVec<T> {
 
     /// A copy, without room for more. Returns `None` if the kernel has no memory.
     pub fn copied(&self) -> Option<Self> {
-        let Some(memory) = &self.memory else {
-            return Some(MmapVec::new());
-        };
-        let mut copy = Mapped::private(self.length.max(1))?;
-        copy[..self.length].copy_from_slice(&memory[..self.length]);
-        Some(MmapVec {
-            memory: Some(copy),
-            length: self.length,
-        })
+        match self.memory {
+            None => Some(MmapVec::new()),
+            Some(_) => self.with_room(self.length.max(1)),
+        }
     }
 
-    fn grow(&mut self, capacity: usize) -> bool {
-        let Some(mut larger) = Mapped::private(capacity) else {
-            return false;
-        };
+    fn with_room(&self, capacity: usize) -> Option<Self> {
+        let mut larger = Mapped::private(capacity)?;
         if let Some(memory) = &self.memory {
             larger[..self.length].copy_from_slice(&memory[..self.length]);
         }
-        self.memory = Some(larger);
-        true
+        let (memory, length) = (Some(larger), self.length);
+        Some(MmapVec { memory, length })
+    }
+
+    fn grow(&mut self, capacity: usize) -> bool {
+        let larger = self.with_room(capacity);
+        larger.map(|larger| *self = larger).is_some()
     }
 
     fn capacity(&self) -> usize {

@@ -110,20 +110,11 @@ pub fn membarrier(command: c_int) -> bool {
 /// Gives the calling thread another mask of blocked signals, as the kernel has it; returns the one before.
 pub fn change_signal_mask(mask: u64) -> u64 {
     let mut before = 0u64;
+    let how = libc::SIG_SETMASK as usize;
+    let set = (&raw const mask).expose_provenance();
+    let old = (&raw mut before).expose_provenance();
     // SAFETY: two sets of the kernel's size.
-    unsafe {
-        let sets = [
-            (&raw const mask).expose_provenance(),
-            (&raw mut before).expose_provenance(),
-        ];
-        let arguments = [
-            libc::SIG_SETMASK as usize,
-            sets[0],
-            sets[1],
-            size_of::<u64>(),
-        ];
-        system_call(libc::SYS_rt_sigprocmask, arguments);
-    }
+    unsafe { system_call(libc::SYS_rt_sigprocmask, [how, set, old, size_of::<u64>()]) };
     before
 }
 
@@ -148,46 +139,31 @@ pub fn call_on<const N: usize, F: FnMut()>(memory: &mut Stack<N>, work: &mut F) 
     }
     let top = memory.0.as_mut_ptr_range().end;
     let work: *mut c_void = (&raw mut *work).cast();
+    macro_rules! call {
+        ($call:tt, $stack:tt, $preserved:tt, $first:tt) => {
+            asm!(
+                concat!("mov ", $preserved, ", ", $stack),
+                concat!("mov ", $stack, ", {top}"),
+                concat!($call, " {function}"),
+                concat!("mov ", $stack, ", ", $preserved),
+                top = in(reg) top,
+                function = in(reg) call::<F> as *const (),
+                in($first) work,
+                out($preserved) _,
+                clobber_abi("C"),
+            )
+        };
+    }
     // SAFETY: nobody else uses the memory, which is aligned to 64 bytes at its end too, and as large as a stack for
     // signals. The stack pointer is kept in a register that the callee preserves, and put back; the call is one by C's
     // rules on an aligned stack, and does not unwind.
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        asm!(
-            "mov r12, rsp",
-            "mov rsp, {top}",
-            "call {function}",
-            "mov rsp, r12",
-            top = in(reg) top,
-            function = in(reg) call::<F> as *const (),
-            in("rdi") work,
-            out("r12") _,
-            clobber_abi("C"),
-        );
+        call!("call", "rsp", "r12", "rdi");
         #[cfg(target_arch = "aarch64")]
-        asm!(
-            "mov x20, sp",
-            "mov sp, {top}",
-            "blr {function}",
-            "mov sp, x20",
-            top = in(reg) top,
-            function = in(reg) call::<F> as *const (),
-            in("x0") work,
-            out("x20") _,
-            clobber_abi("C"),
-        );
+        call!("blr", "sp", "x20", "x0");
         #[cfg(target_arch = "arm")]
-        asm!(
-            "mov r4, sp",
-            "mov sp, {top}",
-            "blx {function}",
-            "mov sp, r4",
-            top = in(reg) top,
-            function = in(reg) call::<F> as *const (),
-            in("r0") work,
-            out("r4") _,
-            clobber_abi("C"),
-        );
+        call!("blx", "sp", "r4", "r0");
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "arm")))]
         compile_error!("a call on another stack is written for x86-64, aarch64 and arm");
     }

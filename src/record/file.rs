@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use derive_more::Display;
 use pyhost_ledger::header::{Header, Magic, ProcessState};
 use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
@@ -64,35 +65,23 @@ pub fn begins(file: &[u8]) -> bool {
 }
 
 /// Why a file is no record. Displays as the end of a line that begins with the file's name.
-#[derive(Debug)]
+#[derive(Debug, Display)]
 pub enum Unreadable {
     /// The system does not hand it over.
+    #[display("cannot be read ({_0})")]
     System(io::Error),
     /// It is a directory, a pipe or the like.
+    #[display("is not a regular file")]
     NoFile,
     /// It is of another length.
+    #[display("has {_0} bytes; expected the {} of a ledger", SIZE)]
     Length(u64),
     /// Its header is of another version.
+    #[display("is of version {}; expected version 1", _0.escape_default())]
     Version(char),
     /// It does not begin as a header or its ledger does not begin as a ledger.
+    #[display("is no ledger; expected a file of --live")]
     Other,
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::System(error) => write!(out, "cannot be read ({error})"),
-            Unreadable::NoFile => write!(out, "is not a regular file"),
-            Unreadable::Length(length) => {
-                write!(out, "has {length} bytes; expected the {SIZE} of a ledger")
-            }
-            Unreadable::Version(version) => {
-                let version = version.escape_default();
-                write!(out, "is of version {version}; expected version 1")
-            }
-            Unreadable::Other => write!(out, "is no ledger; expected a file of --live"),
-        }
-    }
 }
 
 /// A height over an account or all of them.

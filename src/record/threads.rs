@@ -3,8 +3,8 @@
 //! Before CPython 3.14 `threading` does not pass the names of threads to the kernel.
 
 use crate::origin::{is_hosts, is_users};
+use derive_more::Display;
 use pyhost_sampler::{Samples, Site, Thread};
-use std::fmt::{self, Display};
 
 /// Modules of the standard library that start a thread and run its function.
 const MACHINERY: &[&str] = &[
@@ -15,11 +15,12 @@ const MACHINERY: &[&str] = &[
 ];
 
 /// A thread's name.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, Display)]
 pub enum ThreadName<'a> {
     /// Its own, or a fixed one.
     Known(&'a str),
     /// The outermost call that is no machinery.
+    #[display("thread of {function} ({file})")]
     Role {
         /// Its function.
         function: &'a str,
@@ -57,15 +58,6 @@ fn role(samples: &Samples, site: Site) -> ThreadName<'_> {
 
 fn is_machinery(file: &str) -> bool {
     !is_users(file) && MACHINERY.iter().any(|module| file.ends_with(module))
-}
-
-impl Display for ThreadName<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ThreadName::Known(name) => out.write_str(name),
-            ThreadName::Role { function, file } => write!(out, "thread of {function} ({file})"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@
 
 mod ages;
 mod chance;
-mod highest;
 mod index;
 pub mod published;
 mod sites;

@@ -1,11 +1,10 @@
 //! Sites: an account, a call stack and a thread, with their sums.
 
 use crate::ages::Births;
-use crate::highest::Highest;
 use crate::index::{Index, Numbered, hash};
 use crate::spans::Spans;
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::{AtMoment, Site, Sum, Weight};
+use crate::sum::{AtMoment, Highest, Site, Sum, Weight};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 

@@ -3,9 +3,8 @@
 //! A span notes a site when it first changes in the span, with its sums at the begin; a site that does not change has
 //! not grown. Spans nest and overlap in any way: none of them changes another, or a mark.
 
-use crate::highest::Highest;
 use crate::index::{Index, Numbered};
-use crate::sum::{AtMoment, Site, Sum};
+use crate::sum::{AtMoment, Highest, Site, Sum};
 use pyhost_os::mmap_vec::MmapVec;
 
 /// Which bytes of a span's sites are summed.

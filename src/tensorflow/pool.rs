@@ -7,23 +7,25 @@
 
 #![allow(unsafe_code)]
 
+use derive_more::Display;
 use pyhost_os::bytes::{self, Expected};
 use std::cell::Cell;
-use std::fmt;
 use std::iter::successors;
 use std::ptr::NonNull;
 use std::str::FromStr;
 
 /// How much a pool keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
 pub enum PoolLimit {
     /// A number of blocks that grows by a tenth while both evictions and misses are frequent;
     /// and no more bytes than were ever live at once.
     #[default]
+    #[display("auto")]
     Auto,
     /// So many blocks.
     Blocks(u64),
     /// So many bytes.
+    #[display("{_0}B")]
     Bytes(u64),
 }
 
@@ -39,16 +41,6 @@ impl FromStr for PoolLimit {
             return Ok(PoolLimit::Blocks(blocks));
         }
         bytes::parse(text).map(PoolLimit::Bytes).ok_or(expected)
-    }
-}
-
-impl fmt::Display for PoolLimit {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PoolLimit::Auto => out.write_str("auto"),
-            PoolLimit::Blocks(blocks) => write!(out, "{blocks}"),
-            PoolLimit::Bytes(bytes) => write!(out, "{bytes}B"),
-        }
     }
 }
 

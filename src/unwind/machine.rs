@@ -149,6 +149,7 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ptr::null_mut;
 
     #[test]
     fn a_word_is_read_only_where_its_page_may_be_read() {
@@ -162,14 +163,7 @@ mod tests {
         // SAFETY: a new map, which stays.
         let map = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(
-                std::ptr::null_mut(),
-                3 * PAGE,
-                libc::PROT_READ,
-                flags,
-                -1,
-                0,
-            )
+            libc::mmap(null_mut(), 3 * PAGE, libc::PROT_READ, flags, -1, 0)
         };
         // SAFETY: the middle page of the map.
         unsafe { libc::mprotect(map.byte_add(PAGE), PAGE, libc::PROT_NONE) };

@@ -1,7 +1,10 @@
 //! Collapsed stacks, as Brendan Gregg's scripts read them: a line a stack, its frames from the outermost in, and its
-//! bytes.
+//! bytes; and a flame graph made of them, a picture that a browser shows.
 
+use super::MADE_BY;
 use crate::stacks::{Stacks, View};
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 use std::fmt::Write;
 
 /// A line for each site of the view: the account, the frames, the bytes.
@@ -24,10 +27,33 @@ fn frame(text: &str) -> String {
     text.replace(';', ":")
 }
 
+/// The picture of a view, with the outermost frames at the top.
+pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
+    let text = self::text(stacks, view);
+    if text.is_empty() {
+        return Err(format!("has no bytes to draw in lines.{}", view.name()));
+    }
+    let mut options = Options::default();
+    options.title = format!("{}: {} ({})", stacks.command, view.title(), view.name());
+    // By these notes a later conversion knows that it may take the file's place.
+    options.notes = MADE_BY.to_owned();
+    options.count_name = "bytes".to_owned();
+    options.direction = Direction::Inverted;
+    // The function comes first in a frame's text.
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    options.colors = Palette::Basic(BasicPalette::Mem);
+    // Colours by name and not by chance: the same report gives the same picture.
+    options.deterministic = true;
+    let mut picture = Vec::new();
+    flamegraph::from_lines(&mut options, text.lines(), &mut picture)
+        .map_err(|error| format!("cannot be drawn ({error})"))?;
+    Ok(picture)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::{assert_has, sample};
+    use crate::stacks::tests::{assert_has, empty, sample};
 
     #[test]
     fn a_line_begins_with_the_account_and_ends_with_the_innermost_call() {
@@ -41,5 +67,23 @@ mod tests {
     fn names_neither_end_a_frame_nor_a_line() {
         let text = text(&sample(), View::Allocated);
         assert_has(&text, &["obj;a:b  [31m (dir/a:b .py:1) 70\n"]);
+    }
+
+    fn picture_of(view: View) -> String {
+        String::from_utf8(picture(&sample(), view).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn names_are_text_and_not_markup() {
+        let picture = picture_of(View::AtPeak);
+        assert_has(&picture, &["&lt;module&gt; (/job.py:9)"]);
+        assert!(!picture.contains("<module>"));
+        assert_eq!(picture, picture_of(View::AtPeak));
+    }
+
+    #[test]
+    fn a_view_without_bytes_is_not_drawn() {
+        let error = picture(&empty(), View::Live).unwrap_err();
+        assert_has(&error, &["no bytes"]);
     }
 }

@@ -8,13 +8,13 @@ mod message;
 mod otlp;
 pub mod pprof;
 mod speedscope;
-mod svg;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
-use crate::failure::{Failure, print_bytes};
+use crate::document::Input;
+use crate::output;
+use crate::output::{Failure, print_bytes};
 use crate::stacks::{Stacks, View};
-use crate::{input, output};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
             "a profile for {name} is not written to a terminal; expected `-o FILE`, or a pipe"
         )));
     }
-    let input = input::read(&options.report, directory)?;
+    let input = Input::read(&options.report, directory)?;
     let refuse = |what| Failure(format!("{} {what}", input.name));
     // Other formats have nothing for a thread, so they have each stack once.
     let stacks = match options.to {
@@ -91,7 +91,7 @@ pub fn convert(stacks: &Stacks, format: Format, view: View) -> Result<Vec<u8>, S
         Format::Speedscope => Ok(speedscope::text(stacks, view).into_bytes()),
         Format::Pprof => pprof::bytes(stacks, &pprof::Choice::of_view(view)),
         Format::Otlp => Ok(otlp::bytes(stacks, view)),
-        Format::Svg => svg::picture(stacks, view),
+        Format::Svg => collapsed::picture(stacks, view),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Which lines grew and shrank between two reports with sampled lines: the bytes live in each.
 
-use super::listing::{Listing, error_of_change, interval_of};
 use crate::lines::{By, Row, Subject, Table};
-use crate::stacks::{Amount, Stacks, View, error_bytes};
+use crate::stacks::{Amount, Frame, Site, Stacks, View, error_bytes};
 use crate::summary::{bytes, signed};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Lines that grew, lines that shrank, and lines that changed within the error, which the text has at most.
@@ -214,4 +214,53 @@ fn change<'a>(
         error: error_of_change(sums, may_lack, interval),
         square: sums[0].square + sums[1].square,
     }
+}
+
+/// An account, a thread and its calls, as both reports may have them.
+type Key<'a> = (&'a str, Option<&'a str>, Vec<&'a Frame>);
+
+/// The stacks that a report lists of a view.
+pub struct Listing<'a> {
+    stacks: HashSet<Key<'a>>,
+    /// The fewest bytes of a stack that it lists.
+    least: i64,
+}
+
+impl<'a> Listing<'a> {
+    pub fn new(stacks: &'a Stacks, view: View) -> Self {
+        let sites = stacks.of_view(view).into_iter();
+        let listed: Vec<&Site> = sites.filter(|site| site.is_listed).collect();
+        let bytes = listed.iter().map(|site| site.amount(view).bytes);
+        Listing {
+            least: bytes.min().unwrap_or(0),
+            stacks: listed.iter().map(|site| key(stacks, site)).collect(),
+        }
+    }
+
+    /// Whether the report lists the stack of a site of `stacks`, which may be another report's.
+    pub fn has(&self, stacks: &Stacks, site: &Site) -> bool {
+        self.stacks.contains(&key(stacks, site))
+    }
+
+    /// The bytes that a sum of this report may lack, of `unlisted` stacks that only the other report lists. Each has fewer
+    /// than the least that this one lists, and all together at most `left_out`, the bytes of stacks that it leaves out.
+    pub fn may_lack(&self, unlisted: usize, left_out: i64) -> i64 {
+        self.least.saturating_mul(unlisted as i64).min(left_out)
+    }
+}
+
+fn key<'a>(stacks: &'a Stacks, site: &'a Site) -> Key<'a> {
+    let calls = stacks.calls_of(site).collect();
+    (&site.account, site.thread.as_deref(), calls)
+}
+
+/// The error of the difference of A and B, of which each may lack so many bytes.
+pub fn error_of_change([a, b]: [Amount; 2], may_lack: [i64; 2], interval: i64) -> i64 {
+    let lacks = may_lack[usize::from(a.bytes >= b.bytes)];
+    error_bytes(a.square + b.square, interval).saturating_add(lacks)
+}
+
+/// The interval of a comparison: the larger one.
+pub fn interval_of(a: &Stacks, b: &Stacks) -> i64 {
+    a.interval.max(b.interval)
 }

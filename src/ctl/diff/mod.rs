@@ -1,19 +1,17 @@
 //! `pyhostctl diff`: two moments of a process, or of two, an account a row; and the lines that changed.
 
 mod lines;
-mod listing;
 #[cfg(test)]
 mod tests;
 
-pub use lines::{Change, LineChanges};
-pub use listing::{Listing, error_of_change, interval_of};
+pub use lines::{Change, LineChanges, Listing, error_of_change, interval_of};
 
 use crate::baseline;
 use crate::document::Document;
-use crate::failure::{Failure, print};
 use crate::find::path_of;
 use crate::model::{Account, Ordered, Process, escaped};
 use crate::output::may_have_colours;
+use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
 use crate::summary::{Summary, signed};
 use clap::Args;

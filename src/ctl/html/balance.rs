@@ -1,7 +1,7 @@
 //! The balance sheet: what the resident size is made of.
 
 use super::chart::account_class;
-use super::figures::{bytes, head, scroll, swatch, words};
+use super::figures::{Titles, bytes, head, scroll, swatch, table, words};
 use super::text;
 use crate::model::{Balance, BalanceRow, MappedBy};
 use maud::{Markup, html};
@@ -101,27 +101,22 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
         (scroll(label, &table))
         @if !balance.mapped.is_empty() {
             p.note { "Memory that libraries have mapped themselves, past malloc, by the file that asked for it." }
-            (scroll("Table of what libraries have mapped", &mapped(&balance.mapped)))
+            (mapped(&balance.mapped, "Table of what libraries have mapped"))
         }
     }
 }
 
 /// The table of what libraries have mapped, the largest first.
-pub fn mapped(libraries: &[MappedBy]) -> Markup {
+pub fn mapped(libraries: &[MappedBy], label: &str) -> Markup {
     let mut libraries: Vec<_> = libraries.iter().collect();
     libraries.sort_by_key(|it| std::cmp::Reverse((it.resident_bytes, it.mapped_bytes)));
-    html! {
-        table .mapped-table {
-            (head([&["library"], &["mapped", "resident"], &[]]))
-            tbody {
-                @for library in libraries {
-                    tr {
-                        th scope="row" { (swatch("mapped")) (text::clean(&library.library)) }
-                        td.number { (bytes(library.mapped_bytes)) }
-                        td.number { (bytes(library.resident_bytes)) }
-                    }
-                }
-            }
+    let row = |library: &MappedBy| {
+        html! {
+            th scope="row" { (swatch("mapped")) (text::clean(&library.library)) }
+            td.number { (bytes(library.mapped_bytes)) }
+            td.number { (bytes(library.resident_bytes)) }
         }
-    }
+    };
+    let titles: Titles = [&["library"], &["mapped", "resident"], &[]];
+    table(label, titles, libraries.into_iter().map(row))
 }

@@ -9,7 +9,6 @@ mod balance;
 mod bands;
 mod chart;
 mod checks;
-mod classes;
 mod figures;
 mod heaps;
 mod lines;
@@ -24,9 +23,9 @@ pub mod timeline;
 #[cfg(test)]
 mod contrast;
 
-use crate::document::text_of_file;
-use crate::failure::{Failure, print};
-use crate::{input, output};
+use crate::document::{Input, text_of_file};
+use crate::output;
+use crate::output::{Failure, print};
 use clap::Args;
 use lines::Baseline;
 use std::path::{Path, PathBuf};
@@ -58,7 +57,7 @@ const SAMPLE: &str = include_str!("sample.json");
 
 /// Makes the page that was asked for.
 pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
-    let input = input::read(&options.report, directory)?;
+    let input = Input::read(&options.report, directory)?;
     let timeline = options.timeline.as_deref().map(timeline_of).transpose()?;
     let baseline = options.baseline.as_deref();
     let baseline = baseline.map(|other| baseline_of(other, directory));
@@ -83,7 +82,7 @@ fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
 }
 
 fn baseline_of(what: &str, directory: &Path) -> Result<Baseline, Failure> {
-    let input = input::read(what, directory)?;
+    let input = Input::read(what, directory)?;
     let baseline = Baseline::new(input.report);
     baseline.map_err(|what| Failure(format!("{} {what}", input.name)))
 }

@@ -5,7 +5,7 @@
 
 use super::lines::{self, Baseline};
 use super::timeline::Timeline;
-use super::{accounts, balance, checks, classes, heaps, over_time, peak, refusal, summary, text};
+use super::{accounts, balance, checks, heaps, over_time, peak, refusal, summary, text};
 use crate::model::Report;
 use crate::stacks::View;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -56,7 +56,7 @@ pub fn page(
     let at_peak = at_peak.map(|it| peak::section(it, report.total.peak_bytes, most_resident));
     let highest = report.at_resident_peak.as_ref().map(peak::resident_section);
     let details = Some(summary::details(report));
-    let classes = report.size_classes.as_ref().map(classes::section);
+    let classes = report.size_classes.as_ref().map(heaps::sizes);
     let numpy = report.numpy.as_ref().map(heaps::numpy);
     let region = report.region.as_ref().map(heaps::region);
     let leaks = report.leaks.as_ref().map(checks::leaks);

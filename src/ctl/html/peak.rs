@@ -1,7 +1,7 @@
 //! The peak: the highest moment that the host saw, with its big blocks and its balance sheet.
 
 use super::chart::account_class;
-use super::figures::{Titles, bytes, count, facts, maybe_bytes, scroll, swatch, table};
+use super::figures::{Titles, bytes, count, facts, maybe_bytes, swatch, table};
 use super::{balance, refusal, text};
 use crate::model::{AtPeak, AtResidentPeak, BigBlocks};
 use crate::stacks::is_in_total;
@@ -72,7 +72,7 @@ pub fn resident_section(peak: &AtResidentPeak) -> Markup {
         }
         (facts(&moment))
         @if let Some(mapped) = peak.mapped.as_ref().filter(|it| !it.is_empty()) {
-            (scroll("Table of what libraries had mapped then", &balance::mapped(mapped)))
+            (balance::mapped(mapped, "Table of what libraries had mapped then"))
         }
     }
 }

@@ -6,8 +6,8 @@ mod text;
 mod verdict;
 mod watch;
 
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use clap::Args;
 use pyhost_os::duration;
 use pyhost_record::metrics::Pid;

@@ -1,9 +1,9 @@
 //! Reads a process's samples at regular moments.
 
 use crate::document::Document;
-use crate::failure::Failure;
 use crate::find::runs_no_more;
 use crate::lines::{no_samples as no_samples_of, unwritten};
+use crate::output::Failure;
 use pyhost_os::clock;
 use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};

@@ -1,7 +1,6 @@
 //! `pyhostctl lines`: the sampled lines of a report as a table, by line, function, file, package, account, stack, thread or
 //! type.
 
-mod json;
 mod rows;
 mod switch;
 #[cfg(any(test, fuzzing))]
@@ -11,8 +10,8 @@ mod text;
 pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
-use crate::failure::{Failure, print};
-use crate::input;
+use crate::document::Input;
+use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -80,7 +79,7 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directory);
     }
-    let input = input::read(&options.what, directory)?;
+    let input = Input::read(&options.what, directory)?;
     if let (None, None, Ok(name)) = (
         &input.report.lines,
         &input.report.lines_missing,
@@ -109,7 +108,7 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
     let table = Table::new(&stacks, view, options.by, options.account.as_deref());
     let top = options.top as usize;
     print(&match options.json {
-        true => json::text(&table, top),
+        true => text::json(&table, top),
         false => text(&table, top),
     })
 }

@@ -1,8 +1,8 @@
 //! `pyhostctl lines --start` and `--stop`: begins or ends the samples of a process that runs.
 
 use crate::document::Document;
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use pyhost_os::bytes::{self, Bytes, Expected};
 use pyhost_record::Record;
 use pyhost_record::lines::{Answer, ask, unwritten_samples};

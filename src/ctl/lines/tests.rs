@@ -1,5 +1,5 @@
 use super::*;
-use crate::lines::{json, text};
+use crate::lines::text;
 use crate::model::Report;
 use crate::stacks::tests::{assert_has, assert_plain, call, sample_value, stacks_of, with_lines};
 use clap::ValueEnum;
@@ -108,7 +108,7 @@ fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
     assert_has(load, &["63.2%", "  obj      /job.py:3 in load, by pandas"]);
     assert!(keep.ends_with("  obj      /job.py:4 in keep"), "{text}");
     assert!(more.ends_with(" 2 more"), "{text}");
-    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    let json: Value = serde_json::from_str(&text::json(&table, 1)).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(json["rows"][0]["package"], "pandas");
     assert_eq!(json["rows"][0]["error_bytes"], 350);
@@ -150,7 +150,7 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     let text = text::text(&table, 20);
     assert_has(&text, &[" 980 more\n"]);
     assert!(text.lines().count() < 30, "{text}");
-    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    let json: Value = serde_json::from_str(&text::json(&table, 1)).unwrap();
     assert_eq!(json["rows"][0]["stack"].as_array().unwrap().len(), 1000);
     let call = json!({"file": "f.py", "line": 7, "function": "f"});
     assert_eq!(json["rows"][0]["stack"][7], call);
@@ -177,12 +177,12 @@ fn live_bytes_have_an_age() {
     let table = Table::new(&stacks, View::Live, By::Line, None);
     let text = text::text(&table, 20);
     assert_has(&text, &["  20.0 s  obj      /job.py:4 in load\n"]);
-    let json: Value = serde_json::from_str(&json::text(&table, 1)).unwrap();
+    let json: Value = serde_json::from_str(&text::json(&table, 1)).unwrap();
     assert_eq!(json["rows"][0]["age_seconds"], 20.0);
     let peak = Table::new(&stacks, View::AtPeak, By::Line, None);
     assert!(!text::text(&peak, 20).contains(" age"));
     let types = Table::new(&stacks, View::Live, By::Type, None);
-    assert!(!json::text(&types, 20).contains("age_seconds"));
+    assert!(!text::json(&types, 20).contains("age_seconds"));
 }
 
 pub fn show_all(stacks: &Stacks) {
@@ -191,7 +191,7 @@ pub fn show_all(stacks: &Stacks) {
             let table = Table::new(stacks, view, *by, None);
             let text = text::text(&table, 3);
             assert_plain(&text);
-            let json: Value = serde_json::from_str(&json::text(&table, 3)).unwrap();
+            let json: Value = serde_json::from_str(&text::json(&table, 3)).unwrap();
             assert_eq!(json["by"], by.name());
         }
     }

@@ -1,6 +1,6 @@
 //! Where to listen: a host and a port, of which either may be left out.
 
-use crate::failure::Failure;
+use crate::output::Failure;
 use pyhost_os::bytes::Expected;
 use std::fmt;
 use std::net::TcpListener;

@@ -10,14 +10,13 @@ mod connections;
 mod hosts;
 mod names;
 mod profiles;
-mod query;
 pub mod request;
 mod response;
 
 use address::Address;
 
-use crate::failure::{Failure, print};
 use crate::find;
+use crate::output::{Failure, print};
 use clap::Args;
 use connections::Client;
 use names::Names;

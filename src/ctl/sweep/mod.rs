@@ -9,8 +9,8 @@ mod rule;
 mod run;
 mod state;
 
-use crate::failure::{Failure, print};
 use crate::output;
+use crate::output::{Failure, print};
 use clap::{Args, value_parser};
 use ending::End;
 use junit::Cases;

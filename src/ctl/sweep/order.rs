@@ -1,7 +1,7 @@
 //! Several runs at once, whose results are looked at in the order of their requests.
 
 use super::run::Run;
-use crate::failure::Failure;
+use crate::output::Failure;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::channel;

@@ -3,7 +3,7 @@
 
 use super::SweepOptions;
 use super::ending::End;
-use crate::failure::Failure;
+use crate::output::Failure;
 use pyhost_os::{process, semicolon_list};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

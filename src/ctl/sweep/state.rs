@@ -5,7 +5,7 @@
 
 use super::SweepOptions;
 use super::run::Run;
-use crate::failure::Failure;
+use crate::output::Failure;
 use pyhost_os::file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

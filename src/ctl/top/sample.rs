@@ -3,8 +3,8 @@
 //! A process is identified by boot, pid namespace, process id and start time. So a process id that is used
 //! again starts without rates; so does a program that replaces another by `exec`.
 
-use crate::failure::Failure;
 use crate::find;
+use crate::output::Failure;
 use crate::process::Usage;
 use pyhost_ledger::header::ProcessState;
 use pyhost_ledger::{AccountFigures, Scope, Snapshot};

@@ -2,11 +2,11 @@
 
 use super::LEAST;
 use crate::bytes::{self, Expected};
-use std::fmt;
+use derive_more::Display;
 use std::str::FromStr;
 
 /// Bytes that a region may commit; at least [`LEAST`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
 pub struct Size(pub u64);
 
 impl FromStr for Size {
@@ -17,13 +17,6 @@ impl FromStr for Size {
             .filter(|&size| size >= LEAST)
             .map(Size)
             .ok_or(Expected("a size of at least 8M, such as 24M"))
-    }
-}
-
-/// Displays as a number that [`FromStr`] reads.
-impl fmt::Display for Size {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
     }
 }
 

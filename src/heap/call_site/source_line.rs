@@ -2,8 +2,8 @@
 //! could take for a use.
 
 use crate::host::host;
+use derive_more::Display;
 use pyhost_os::terminal_text::Plain;
-use std::fmt;
 
 /// Bytes kept of a file's name, from its end.
 pub const FILE: usize = 80;
@@ -14,7 +14,8 @@ pub fn spot() -> u64 {
 }
 
 /// A line of Python.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Display)]
+#[display("{}:{line}", Plain(self.file()))]
 pub struct SourceLine {
     /// The number of the line; 0 if it is not known.
     pub line: i32,
@@ -63,13 +64,6 @@ impl SourceLine {
         // The name may be cut within a letter.
         let start = file.iter().position(|byte| byte & 0xc0 != 0x80);
         std::str::from_utf8(&file[start.unwrap_or(0)..]).unwrap_or("?")
-    }
-}
-
-/// `FILE:LINE`.
-impl fmt::Display for SourceLine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", Plain(self.file()), self.line)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::bounded_heap;
 use crate::mimalloc::ffi;
 use crate::process::limits;
 use crate::system_memory::address_limit;
-use pyhost_os::mapping::{is_mapped, page_size};
+use pyhost_os::mapping::{empty, is_mapped, page_size};
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -124,7 +124,7 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
             // such a page fails with EFAULT.
             if earlier < CHECKED_MOVES && !is_mapped(from.addr()) {
                 STATE.moves.store(MOST_MOVES, Relaxed);
-                map_anew(from, whole);
+                empty(from.addr(), whole);
             }
             return whole;
         }
@@ -132,27 +132,9 @@ unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> usize {
         // Up to Linux 6.16 some of these are found after the new addresses were unmapped: the new block, which
         // holds nothing yet, gets fresh pages.
         STATE.moves.store(MOST_MOVES, Relaxed);
-        map_anew(to, whole);
+        empty(to.addr(), whole);
     }
     0
-}
-
-/// Maps fresh pages.
-///
-/// # Safety
-/// Whole pages of a block that holds nothing.
-unsafe fn map_anew(start: *mut u8, bytes: usize) {
-    // SAFETY: the caller's duty.
-    unsafe {
-        libc::mmap(
-            start.cast(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-            -1,
-            0,
-        );
-    }
 }
 
 /// Linux 5.7 (`linux/mman.h`).

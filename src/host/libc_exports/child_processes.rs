@@ -39,7 +39,12 @@ macro_rules! spawn {
             environment: Strings<'_>,
         ) -> c_int {
             // SAFETY: the caller's duty.
-            let (file, program) = unsafe { (preload::stand_in(file), Program::$found(file)) };
+            let (file, program) = unsafe {
+                (
+                    preload::stand_in(file),
+                    Program::$found(preload::text(file)),
+                )
+            };
             preload::with_library(program, environment, |environment| {
                 next::resolve();
                 // SAFETY: the caller's duties.
@@ -58,8 +63,8 @@ macro_rules! spawn {
     };
 }
 
-spawn!(posix_spawn, POSIX_SPAWN, at);
-spawn!(posix_spawnp, POSIX_SPAWNP, named);
+spawn!(posix_spawn, POSIX_SPAWN, At);
+spawn!(posix_spawnp, POSIX_SPAWNP, Named);
 
 /// Counts a process that a function of libc has started, unless a fork handler has: `system` and
 /// `popen` of glibc before 2.29 call `fork`.

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <time.h>
@@ -11,7 +12,6 @@
 int pyhost_poll(struct pollfd *files, nfds_t count, int timeout, const void *caller);
 int pyhost_ppoll(
     struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *signals, const void *caller);
-int pyhost_epoll_wait(int file, struct epoll_event *events, int most, int timeout, const void *caller);
 int pyhost_epoll_pwait(
     int file, struct epoll_event *events, int most, int timeout, const sigset_t *signals, const void *caller);
 int pyhost_select(
@@ -28,7 +28,7 @@ int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const
 }
 
 int epoll_wait(int file, struct epoll_event *events, int most, int timeout) {
-    return pyhost_epoll_wait(file, events, most, timeout, __builtin_return_address(0));
+    return pyhost_epoll_pwait(file, events, most, timeout, NULL, __builtin_return_address(0));
 }
 
 int epoll_pwait(int file, struct epoll_event *events, int most, int timeout, const sigset_t *signals) {

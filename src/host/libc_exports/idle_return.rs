@@ -223,28 +223,7 @@ unsafe extern "C" fn pyhost_ppoll(
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pyhost_epoll_wait(
-    file: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: c_int,
-    caller: usize,
-) -> c_int {
-    next::resolve();
-    // SAFETY: the caller's duties.
-    let wait = |timeout| unsafe { call!(EPOLL_WAIT(file, events, most, timeout), -1) };
-    let with_mask = |time, mask: &SignalSet| {
-        // SAFETY: as above.
-        unsafe { call!(EPOLL_PWAIT(file, events, most, time, mask.as_ptr()), -1) }
-    };
-    let part = |time, mask: Mask<'_>| match mask {
-        None => wait(of_part(time)),
-        Some(mask) => with_mask(of_part(time), mask),
-    };
-    in_parts(milliseconds(timeout), caller, || wait(timeout), part)
-}
-
+/// `epoll_pwait(2)`, which without a mask is `epoll_wait(2)`: a sandbox may know that alone.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_epoll_pwait(
     file: c_int,
@@ -256,7 +235,12 @@ unsafe extern "C" fn pyhost_epoll_pwait(
 ) -> c_int {
     next::resolve();
     // SAFETY: the caller's duties.
-    let wait = |timeout, mask| unsafe { call!(EPOLL_PWAIT(file, events, most, timeout, mask), -1) };
+    let wait = |timeout, mask: *const sigset_t| unsafe {
+        match mask.is_null() {
+            true => call!(EPOLL_WAIT(file, events, most, timeout), -1),
+            false => call!(EPOLL_PWAIT(file, events, most, timeout, mask), -1),
+        }
+    };
     let whole = || wait(timeout, signals);
     in_parts(milliseconds(timeout), caller, whole, |time, mask| {
         let mask = mask.filter(|_| signals.is_null());

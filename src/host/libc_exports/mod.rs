@@ -6,4 +6,3 @@ pub mod idle_return;
 pub mod native;
 pub mod preload;
 mod process_end;
-mod signal_handlers;

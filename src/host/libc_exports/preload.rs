@@ -88,29 +88,11 @@ pub enum Program<'a> {
     Open(c_int),
 }
 
-impl<'a> Program<'a> {
-    /// The program at a path.
-    ///
-    /// # Safety
-    /// Null, or a string that ends with a zero byte.
-    pub unsafe fn at(path: *const c_char) -> Self {
-        // SAFETY: the caller's duty.
-        Program::At(unsafe { text(path) })
-    }
-
-    /// The program of a name, or at a path.
-    ///
-    /// # Safety
-    /// Null, or a string that ends with a zero byte.
-    pub unsafe fn named(name: *const c_char) -> Self {
-        // SAFETY: the caller's duty.
-        Program::Named(unsafe { text(name) })
-    }
-}
-
+/// The text at an address.
+///
 /// # Safety
 /// Null, or a string that ends with a zero byte.
-unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the caller's duty.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }

@@ -2,15 +2,19 @@
 //! replace it write the report, then each does what libc's does. The raw system call is in
 //! [`super::child_processes`].
 //!
+//! So do those that set a signal's handler: a signal that the host watches keeps the host's handler, see [`dispositions`].
+//!
 //! libpython and extension modules reach them through the dynamic symbol table; libc's own
 //! internal calls do not, which is why signals are watched as well.
 
 #![allow(unsafe_code)]
 
 use crate::libc_exports::native::next::{self, call};
-use crate::libc_exports::preload;
+use crate::libc_exports::preload::{self, Program};
+use crate::observe::exit_report::dispositions::{self, set_handler};
 use crate::observe::report::Ending;
 use crate::observe::{exit_report, live};
+use libc::sigaction as Action;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
 
@@ -62,7 +66,7 @@ unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
-    let (path, program) = unsafe { (preload::stand_in(path), preload::Program::at(path)) };
+    let (path, program) = unsafe { (preload::stand_in(path), Program::At(preload::text(path))) };
     preload::with_library(program, envp, |envp| exec!(EXECVE(path, argv, envp)))
 }
 
@@ -75,13 +79,48 @@ unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
     // SAFETY: the caller's duty.
-    let (file, program) = unsafe { (preload::stand_in(file), preload::Program::named(file)) };
+    let (file, program) = unsafe { (preload::stand_in(file), Program::Named(preload::text(file))) };
     preload::with_library(program, envp, |envp| exec!(EXECVPE(file, argv, envp)))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
-    preload::with_library(preload::Program::Open(file), envp, |envp| {
+    preload::with_library(Program::Open(file), envp, |envp| {
         exec!(FEXECVE(file, argv, envp))
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    // SAFETY: the caller's duties.
+    unsafe { dispositions::set_action(signal, new, old) }
+}
+
+/// `sigaction(2)` by its other name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    // SAFETY: the caller's duties.
+    unsafe { sigaction(signal, new, old) }
+}
+
+/// Exports functions that set a handler as libc's `$function` does.
+macro_rules! setters {
+    ($($name:ident: $function:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "(3)`.")]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+                next::resolve();
+                set_handler(next::$function.get(), signal, handler)
+            }
+        )*
+    };
+}
+
+setters! {
+    signal: SIGNAL;
+    bsd_signal: SIGNAL;
+    ssignal: SIGNAL;
+    sysv_signal: SYSV_SIGNAL;
+    __sysv_signal: SYSV_SIGNAL;
 }

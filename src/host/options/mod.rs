@@ -3,16 +3,13 @@
 
 mod allocators;
 pub mod baked;
-mod caps;
+mod bounds;
+mod checks;
 pub mod early;
-mod faults;
 mod kinds;
-mod observation;
 mod outputs;
 mod page;
 mod reader;
-mod region;
-mod suppressions;
 mod table;
 mod values;
 mod words;
@@ -33,13 +30,13 @@ use crate::process;
 use crate::python::module::FunctionName;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 pub use allocators::Allocators;
+pub use bounds::RegionSettings;
 pub use kinds::Help;
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::calls;
 use pyhost_os::file::is_open;
 use pyhost_os::strings::Strings;
 use reader::{host_options, is_python_name, parts_of};
-pub use region::RegionSettings;
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use table::{ROWS, Values};
@@ -67,7 +64,7 @@ pub struct Options {
     pub caps: crate::limit::caps::CapSettings,
     pub region: RegionSettings,
     pub numpy: ArraySettings,
-    pub faults: faults::FaultSettings,
+    pub faults: checks::FaultSettings,
     pub lines: LineSettings,
     /// The key `native` of `--lines`.
     pub lines_native: bool,
@@ -164,13 +161,13 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         inherited,
         ..Outputs::default()
     };
-    let region = region::settings(&values)?;
+    let region = bounds::region(&values)?;
     let off = values.stats == Some(Format::Off);
-    let faults = faults::settings(&mut values, &mut outputs)?;
+    let faults = checks::faults(&mut values, &mut outputs)?;
     let directory = variable(LIVE).filter(|_| is_trusted);
-    let live = observation::place(&mut values, directory, &mut outputs)?;
+    let live = outputs::place(&mut values, directory, &mut outputs)?;
     let profile_file = values.profile_file.clone();
-    let profile_file = observation::file(
+    let profile_file = outputs::file(
         outputs::PROFILE_FILE,
         profile_file,
         &mut values,
@@ -178,7 +175,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     )?;
     let is_named = values.stats_file.is_some();
     let mut stats = stats(&mut values, &mut outputs)?;
-    let mut timeline = observation::settings(&mut values, &mut outputs)?;
+    let mut timeline = outputs::observation(&mut values, &mut outputs)?;
     if let Some(asked) = stats.take_if(|stats| stats.format == Format::Html) {
         stats = page::plan(asked, &mut timeline, !is_named, &mut values, &mut outputs)?;
     }
@@ -187,7 +184,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     }
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
-    let caps = caps::settings(&values)?;
+    let caps = bounds::caps(&values)?;
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
     let service = variable(command::SERVICE).filter(|_| is_trusted);
     let service = service.map(|name| name.to_string_lossy().into_owned());
@@ -197,7 +194,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         allocator: values.allocator,
         debug_hooks: values.debug_hooks.unwrap_or_default(),
         malloc: values.malloc,
-        retain: region::retain(&values, bounded)?,
+        retain: bounds::retain(&values, bounded)?,
         caps,
         region,
         numpy: numpy(&values),
@@ -206,7 +203,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
             .or(values.has("--leak-check").then_some(Scope::Python))
             .unwrap_or_default(),
         leak_status: values.leak_status.unwrap_or(DEFAULT_STATUS),
-        leak_suppressions: suppressions::read(&values, &mut outputs)?,
+        leak_suppressions: checks::suppressions(&values, &mut outputs)?,
         lines: (values.lines)
             .or(values.has("--lines").then_some(LineSettings::DEFAULT))
             .unwrap_or(LineSettings::Off),
@@ -259,10 +256,10 @@ fn check(options: &Options) -> Result<()> {
          --allocator system",
     )?;
     check_numpy(options)?;
-    region::check(options)?;
+    bounds::check_region(options)?;
     early::check(options.region.size)?;
-    caps::check(options)?;
-    faults::check(options)
+    bounds::check_caps(options)?;
+    checks::check_faults(options)
 }
 
 fn numpy(values: &Values) -> ArraySettings {

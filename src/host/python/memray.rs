@@ -7,8 +7,9 @@
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
 use crate::check::leaks;
+use crate::cpython::frames;
+use crate::cpython::imports::{ExtensionWatcher, watch_extensions};
 use crate::cpython::objects::Gil;
-use crate::cpython::{extensions, frames};
 use crate::descriptor::notice;
 use crate::heap::bounded_heap;
 use crate::libc_exports::native::{self, Mode};
@@ -39,11 +40,11 @@ pub fn watch(gil: Gil<'_>, native: Option<Mode>, debug_hooks: bool) {
         STATE.debug_hooks.store(debug_hooks, Relaxed);
         STATE.armed.store(true, Relaxed);
     }
-    let watcher = extensions::Watcher {
+    let watcher = ExtensionWatcher {
         begins: extension_begins,
         loaded: numpy::extension_loaded,
     };
-    if !extensions::watch(gil, watcher) {
+    if !watch_extensions(gil, watcher) {
         notice(format_args!(
             "the loading of NumPy and memray cannot be watched in this Python: array data is not \
              counted, and memray sees few allocations"

@@ -3,24 +3,17 @@
 #![deny(unsafe_code)]
 
 use super::{Machine, Process};
+use derive_more::Display;
 use pyhost_ledger::Scope;
-use std::fmt::{self, Display};
 
 /// A sample's value.
+#[derive(Display)]
 pub enum Value {
     /// Bytes, blocks, or a count.
     Whole(u64),
     /// A time.
+    #[display("{_0:.6}")]
     Seconds(f64),
-}
-
-impl Display for Value {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Whole(value) => write!(out, "{value}"),
-            Value::Seconds(value) => write!(out, "{value:.6}"),
-        }
-    }
 }
 
 /// Where a family's samples come from.
@@ -61,106 +54,59 @@ impl Family {
     }
 }
 
-const fn family(name: &'static str, help: &'static str, source: Source) -> Family {
-    Family { name, help, source }
+/// A row a metric: the name, the help, and where its samples come from.
+macro_rules! families {
+    ($($name:literal, $help:literal, $kind:ident $(($function:expr))?;)*) => {
+        &[$(Family { name: $name, help: $help, source: Source::$kind$(($function))? }),*]
+    };
 }
 
 /// The names that begin with `process_` are those of Prometheus's client libraries, and their texts
 /// are those of its Go library, to the letter: node_exporter has the same families, and refuses a
 /// file that describes them otherwise.
-pub const FAMILIES: &[Family] = &[
-    family(
-        "pyhost_memory_bytes",
-        "Live bytes by account; the account total is all of them, counted once.",
-        Source::Scopes(|process, scope| match scope {
+pub const FAMILIES: &[Family] = families! {
+    "pyhost_memory_bytes", "Live bytes by account; the account total is all of them, counted once.",
+        Scopes(|process, scope| match scope {
             Scope::Account(account) => Some(process.live.account(account).live_bytes),
             Scope::Total => Some(process.live.total_live_bytes),
-        }),
-    ),
-    family(
-        "pyhost_memory_peak_bytes",
-        "The most live bytes so far, by account.",
-        Source::Scopes(|process, scope| match scope {
+        });
+    "pyhost_memory_peak_bytes", "The most live bytes so far, by account.",
+        Scopes(|process, scope| match scope {
             Scope::Account(account) => Some(process.now.account(account).peak_bytes),
             Scope::Total => Some(process.now.total_peak_bytes),
-        }),
-    ),
-    family(
-        "pyhost_memory_inherited_bytes",
+        });
+    "pyhost_memory_inherited_bytes",
         "Live bytes that a forked child began with: those of its parent, which counts them too.",
-        Source::Process(|process| process.inherited.map(Value::Whole)),
-    ),
-    family(
-        "pyhost_memory_cap_bytes",
-        "The cap on live bytes, for accounts that have one.",
-        Source::Scopes(|process, scope| process.caps[scope.index()]),
-    ),
-    family(
-        "pyhost_memory_cap_age_seconds",
-        "Seconds since the cap of all accounts was computed from what a limit leaves.",
-        Source::Process(|process| process.cap_age.map(Value::Seconds)),
-    ),
-    family(
-        "pyhost_memory_blocks",
-        "Live blocks by account.",
-        Source::Scopes(|process, scope| Some(process.live.account(scope.account()?).live_blocks)),
-    ),
-    family(
-        "pyhost_allocations_total",
-        "Blocks allocated so far, by account.",
-        Source::Scopes(|process, scope| Some(process.now.account(scope.account()?).total_blocks)),
-    ),
-    family(
-        "pyhost_allocation_failures_total",
+        Process(|process| process.inherited.map(Value::Whole));
+    "pyhost_memory_cap_bytes", "The cap on live bytes, for accounts that have one.",
+        Scopes(|process, scope| process.caps[scope.index()]);
+    "pyhost_memory_cap_age_seconds", "Seconds since the cap of all accounts was computed from what a limit leaves.",
+        Process(|process| process.cap_age.map(Value::Seconds));
+    "pyhost_memory_blocks", "Live blocks by account.",
+        Scopes(|process, scope| Some(process.live.account(scope.account()?).live_blocks));
+    "pyhost_allocations_total", "Blocks allocated so far, by account.",
+        Scopes(|process, scope| Some(process.now.account(scope.account()?).total_blocks));
+    "pyhost_allocation_failures_total",
         "Requests for memory that were not met: refused by a cap, failed in the heap, or injected.",
-        Source::Failures,
-    ),
-    family(
-        "process_resident_memory_bytes",
-        "Resident memory size in bytes.",
-        Source::Process(|process| process.resident.map(Value::Whole)),
-    ),
-    family(
-        "pyhost_resident_memory_peak_bytes",
-        "The most bytes that were resident so far.",
-        Source::Process(|process| process.peak_resident.map(Value::Whole)),
-    ),
-    family(
-        "process_start_time_seconds",
-        "Start time of the process since unix epoch in seconds.",
-        Source::Process(|process| Some(Value::Seconds(process.started as f64 / 1e9))),
-    ),
-    family(
-        "pyhost_cpu_seconds_total",
-        "Processor time, user and system.",
-        Source::Process(|process| process.cpu_seconds.map(Value::Seconds)),
-    ),
-    family(
-        "pyhost_wall_seconds",
-        "Time from the start of the host to this report.",
-        Source::Process(|process| process.wall_seconds.map(Value::Seconds)),
-    ),
-    family(
-        "pyhost_exit_status",
+        Failures;
+    "process_resident_memory_bytes", "Resident memory size in bytes.",
+        Process(|process| process.resident.map(Value::Whole));
+    "pyhost_resident_memory_peak_bytes", "The most bytes that were resident so far.",
+        Process(|process| process.peak_resident.map(Value::Whole));
+    "process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+        Process(|process| Some(Value::Seconds(process.started as f64 / 1e9)));
+    "pyhost_cpu_seconds_total", "Processor time, user and system.",
+        Process(|process| process.cpu_seconds.map(Value::Seconds));
+    "pyhost_wall_seconds", "Time from the start of the host to this report.",
+        Process(|process| process.wall_seconds.map(Value::Seconds));
+    "pyhost_exit_status",
         "How the process ended, as a shell shows it: its status, or 128 plus the number of the signal that ended it.",
-        Source::Process(|process| {
+        Process(|process| {
             let status = process.exit_status?;
             Some(Value::Whole(u64::try_from(status).ok()?))
-        }),
-    ),
-    family(
-        "pyhost_info",
-        "What the process runs on; always 1.",
-        Source::Info,
-    ),
-    family(
-        "pyhost_hosts",
-        "Hosts that run.",
-        Source::Machine(|machine| machine.hosts),
-    ),
-    family(
-        "pyhost_unreadable_files",
-        "Files of the directory that are no ledger: torn, of another version, or another's.",
-        Source::Machine(|machine| machine.unreadable_files),
-    ),
-];
+        });
+    "pyhost_info", "What the process runs on; always 1.", Info;
+    "pyhost_hosts", "Hosts that run.", Machine(|machine| machine.hosts);
+    "pyhost_unreadable_files", "Files of the directory that are no ledger: torn, of another version, or another's.",
+        Machine(|machine| machine.unreadable_files);
+};

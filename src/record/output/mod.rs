@@ -14,13 +14,13 @@ pub mod format;
 pub use draft::Draft;
 pub use pyhost_os::file::identity;
 
+use derive_more::Display;
 use pyhost_os::descriptor::notice;
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd, access, is_open, status_of as stat};
 use pyhost_os::path_template::PathBuffer;
 use pyhost_os::process;
 use std::ffi::{CStr, c_int};
-use std::fmt::{self, Display};
 use std::os::fd::AsRawFd;
 
 /// The kind of file at the path of an output.
@@ -37,27 +37,43 @@ pub enum Target {
 }
 
 /// Why output cannot go to a path. Displays as the rest of a line that begins with the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum OutputError {
     /// A regular file that pyhost did not write.
+    #[display(
+        "exists, and pyhost did not write it; expected a new file, an empty one, or one that pyhost wrote"
+    )]
     Foreign,
     /// What a run wrote, where only results of `pyhostctl` may be replaced.
+    #[display(
+        "has what a run wrote, which is not replaced; expected a new file, or an earlier result of pyhostctl"
+    )]
     OfRun,
     /// A regular file whose content cannot be read.
+    #[display(
+        "exists and cannot be read ({_0}), so it may be another program's; expected a new file"
+    )]
     Unreadable(Errno),
     /// A directory.
+    #[display("is a directory; expected a file")]
     Directory,
     /// A block device, or a socket.
+    #[display("is a block device or a socket; expected a file, a FIFO or a terminal")]
     Other,
     /// A descriptor that is not open.
+    #[display("is no open descriptor; expected one that the caller opened")]
     Closed,
     /// Not a regular file, where the output is to be mapped into memory.
+    #[display("cannot be mapped into memory; expected a regular file")]
     NotMapped,
     /// The directory of the path, or of a link's target, does not exist.
+    #[display("is in no directory; expected a file in one that exists")]
     NoDirectory,
     /// The path, or a link's target, is too long.
+    #[display("is too long; expected a shorter path")]
     TooLong,
     /// The system does not let the path be looked at or written to.
+    #[display("cannot be written ({_0})")]
     System(Errno),
 }
 
@@ -65,33 +81,6 @@ impl OutputError {
     /// Whether the path is wrong, and not a resource missing that another machine or day may have.
     pub fn is_wrong_path(self) -> bool {
         !matches!(self, OutputError::System(_))
-    }
-}
-
-impl Display for OutputError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match self {
-            OutputError::Foreign => {
-                "exists, and pyhost did not write it; expected a new file, an empty one, or one that pyhost wrote"
-            }
-            OutputError::OfRun => {
-                "has what a run wrote, which is not replaced; expected a new file, or an earlier result of pyhostctl"
-            }
-            OutputError::Unreadable(error) => {
-                write!(out, "exists and cannot be read ({error}), ")?;
-                "so it may be another program's; expected a new file"
-            }
-            OutputError::Directory => "is a directory; expected a file",
-            OutputError::Other => {
-                "is a block device or a socket; expected a file, a FIFO or a terminal"
-            }
-            OutputError::Closed => "is no open descriptor; expected one that the caller opened",
-            OutputError::NotMapped => "cannot be mapped into memory; expected a regular file",
-            OutputError::NoDirectory => "is in no directory; expected a file in one that exists",
-            OutputError::TooLong => "is too long; expected a shorter path",
-            OutputError::System(error) => return write!(out, "cannot be written ({error})"),
-        };
-        out.write_str(words)
     }
 }
 

@@ -13,13 +13,12 @@
 //!
 //! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as
 //! malloc call it: it takes no memory from any heap (see [`reserved`]), does not panic, and only
-//! [`map::Map::write`] formats. The memory of free chunks goes back to the system when the
+//! [`Map::write`] formats. The memory of free chunks goes back to the system when the
 //! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
 //! pages.
 
 mod bins;
 mod chunks;
-mod map;
 mod reserved;
 mod statistics;
 #[cfg(test)]
@@ -34,8 +33,7 @@ use std::ptr::{NonNull, null_mut};
 
 pub use bins::BINS;
 pub use chunks::GRANULE;
-pub use map::Map;
-pub use statistics::{BinStatistics, ChunkView, Statistics};
+pub use statistics::{BinStatistics, ChunkView, Map, Statistics};
 
 /// A remainder of so many granules is split off however large the request is (TensorFlow's
 /// `kMaxInternalFragmentation`, 128 MiB).

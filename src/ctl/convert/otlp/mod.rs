@@ -1,19 +1,19 @@
 //! Profiles for OpenTelemetry: a `ProfilesData` in protobuf, which is an `ExportProfilesServiceRequest`, too.
-//! [`message`] has the messages, [`dictionary`] the tables that they refer to.
+//! [`message`] has the messages, [`Dictionary`] the tables that they refer to: each entry once, and none that nothing refers to.
 //!
 //! A profile has one type of value. There are four, with the names of pprof's heap profiles: see [`super::pprof`].
 
-mod dictionary;
 mod message;
 #[cfg(test)]
 mod tests;
 
 use super::in_use_of;
-use crate::stacks::{Site, Stacks, View};
-use dictionary::{Dictionary, text_value};
+use crate::stacks::{Frame, Site, Stacks, View};
+use indexmap::IndexSet;
 use message::{
-    InstrumentationScope, KeyValue, Profile, ProfilesData, Resource, ResourceProfiles, Sample,
-    ScopeProfiles, ValueType,
+    AnyValue, Function, InstrumentationScope, KeyValue, KeyValueAndUnit, Line, Link, Location,
+    Mapping, Profile, ProfilesData, ProfilesDictionary, Resource, ResourceProfiles, Sample,
+    ScopeProfiles, Stack, ValueType,
 };
 use prost::Message;
 use pyhost_os::clock::Utc;
@@ -98,5 +98,97 @@ fn profile(
         duration_nano: (stacks.seconds.unwrap_or(0.0) * 1e9) as u64,
         period_type,
         period: stacks.interval,
+    }
+}
+
+/// The attribute of a call: what runs its code. Key and values are those of OpenTelemetry's semantic conventions.
+const FRAME_TYPE: &str = "profile.frame.type";
+
+/// The tables while they are filled. A report has at most 16 MiB, so that every index fits.
+struct Dictionary {
+    texts: IndexSet<String>,
+    functions: IndexSet<Function>,
+    locations: IndexSet<Location>,
+    stacks: IndexSet<Stack>,
+    attributes: IndexSet<KeyValueAndUnit>,
+}
+
+impl Dictionary {
+    fn new() -> Self {
+        Dictionary {
+            texts: IndexSet::from([String::new()]),
+            functions: IndexSet::from([Function::default()]),
+            locations: IndexSet::from([Location::default()]),
+            stacks: IndexSet::from([Stack::default()]),
+            attributes: IndexSet::from([KeyValueAndUnit::default()]),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> i32 {
+        self.texts.insert_full(text.to_owned()).0 as i32
+    }
+
+    fn attribute(&mut self, key: &str, value: &str) -> i32 {
+        let key_strindex = self.text(key);
+        let value = Some(text_value(value));
+        let attribute = KeyValueAndUnit {
+            key_strindex,
+            value,
+        };
+        self.attributes.insert_full(attribute).0 as i32
+    }
+
+    fn stack(&mut self, stacks: &Stacks, site: &Site) -> i32 {
+        let frames = site.stack.iter().map(|number| &stacks.frames[*number]);
+        let location_indices = frames.map(|frame| self.location(frame)).collect();
+        self.stacks.insert_full(Stack { location_indices }).0 as i32
+    }
+
+    fn location(&mut self, frame: &Frame) -> i32 {
+        let (file, line, attribute_indices) = match &frame.place {
+            Some((file, line)) => {
+                let kind = match frame.library {
+                    Some(_) => "native",
+                    None => "cpython",
+                };
+                (file.as_str(), *line, vec![self.attribute(FRAME_TYPE, kind)])
+            }
+            None => ("", 0, Vec::new()),
+        };
+        let function = Function {
+            name_strindex: self.text(&frame.name),
+            filename_strindex: self.text(file),
+        };
+        let line = Line {
+            function_index: self.functions.insert_full(function).0 as i32,
+            line: line.into(),
+        };
+        let location = Location {
+            lines: vec![line],
+            attribute_indices,
+        };
+        self.locations.insert_full(location).0 as i32
+    }
+
+    fn finish(self) -> ProfilesDictionary {
+        ProfilesDictionary {
+            mapping_table: vec![Mapping {}],
+            location_table: self.locations.into_iter().collect(),
+            function_table: self.functions.into_iter().collect(),
+            // The form of the zero value that readers with ids of a fixed length take, too.
+            link_table: vec![Link {
+                trace_id: vec![0; 16],
+                span_id: vec![0; 8],
+            }],
+            string_table: self.texts.into_iter().collect(),
+            attribute_table: self.attributes.into_iter().collect(),
+            stack_table: self.stacks.into_iter().collect(),
+        }
+    }
+}
+
+fn text_value(text: &str) -> AnyValue {
+    AnyValue {
+        string_value: Some(text.to_owned()),
     }
 }

@@ -1,7 +1,6 @@
 //! The section of sampled lines: the lines with the most bytes as tables for all, and the stacks as an icicle that the
 //! page's script draws from [`tree`].
 
-mod change;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -59,7 +58,7 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
     let open = 1 + usize::from(report.highest_resident().is_some_and(|it| it.1));
     let body = html! {
         (facts(&stacks))
-        @if let Some(baseline) = baseline { (change::section(&stacks, baseline, &views, open)) }
+        @if let Some(baseline) = baseline { (tables::changes(&stacks, baseline, &views, open)) }
         (tables::section(&stacks, &views, open))
         (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), tree.has_native_calls())))
     };

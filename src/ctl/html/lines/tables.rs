@@ -1,9 +1,10 @@
-//! The lines with the most bytes, a table a view.
+//! The lines with the most bytes, a table a view; and those that changed most since a baseline, as `pyhostctl diff` finds them.
 
 use super::super::chart::account_class;
 use super::super::figures::{bytes, count, scroll, swatch};
 use super::super::text;
-use super::text_of;
+use super::{Baseline, text_of};
+use crate::diff::{Change, LineChanges};
 use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Stacks, View};
 use maud::{Markup, html};
@@ -19,12 +20,7 @@ pub fn section(stacks: &Stacks, views: &[View], open: usize) -> Markup {
 }
 
 /// A part of the section with the same content for each view: that of the first `open` views in sight, the others' folded.
-pub fn in_views(
-    title: &str,
-    views: &[View],
-    open: usize,
-    content: impl Fn(View) -> Markup,
-) -> Markup {
+fn in_views(title: &str, views: &[View], open: usize, content: impl Fn(View) -> Markup) -> Markup {
     let (first, others) = views.split_at(open.min(views.len()));
     html! {
         @for view in first { h3 { (title) ": " (text_of(*view)) } (content(*view)) }
@@ -93,16 +89,79 @@ fn line_of(table: &Table, row: &Row) -> Markup {
     }
 }
 
-pub fn subject(subject: &Subject) -> Markup {
+fn subject(subject: &Subject) -> Markup {
     match subject {
         Subject::Line { .. } => html! { code { (text::clean(&subject.to_string())) } },
         _ => html! { (text::clean(&subject.to_string())) },
     }
 }
 
-pub fn lines(count: usize) -> String {
+fn lines(count: usize) -> String {
     match count {
         1 => "1 line".to_owned(),
         count => format!("{} lines", text::count(count as i64)),
+    }
+}
+
+pub fn changes(stacks: &Stacks, baseline: &Baseline, views: &[View], open: usize) -> Markup {
+    let Baseline {
+        summary,
+        stacks: before,
+    } = baseline;
+    let process = &summary.report.process;
+    html! {
+        p #baseline {
+            "Compared with a baseline: process " (process.pid.unwrap_or_default()) " (" code { (text::short(&summary.command, 120)) } ")"
+            @if let Some(started) = &process.started { ", since " (text::clean(started)) }
+            @if let Some(seconds) = process.wall_seconds { ", " (text::seconds(seconds)) " after its start" }
+            "."
+        }
+        (in_views("Lines that changed most", views, open, |view| {
+            table_of_changes(&LineChanges::new(before, stacks, view))
+        }))
+    }
+}
+
+fn table_of_changes(changes: &LineChanges) -> Markup {
+    let (largest, more) = changes.largest();
+    let table = html! {
+        table.changes {
+            thead { tr {
+                th scope="col" .number { "change" }
+                th scope="col" .number { "\u{b1} error" }
+                th scope="col" .number .spare { "before" }
+                th scope="col" .number .spare { "now" }
+                th scope="col" { "line" }
+            } }
+            tbody { @for change in &largest { (row_of(change)) } }
+        }
+    };
+    let [before, now] = changes.left_out;
+    html! {
+        @match largest.is_empty() {
+            true => p { "No line changed by more than the error." }
+            false => (scroll("Table of lines that changed", &table))
+        }
+        p.note {
+            @if more > 0 { (lines(more)) " more changed by more than the error. " }
+            (lines(changes.within_error())) " changed by no more than the error."
+            @if changes.left_out != [0, 0] {
+                " The stacks that the reports leave out have " (bytes(before)) " before and " (bytes(now)) " now."
+            }
+        }
+    }
+}
+
+fn row_of(change: &Change) -> Markup {
+    let number = change.bytes();
+    let direction = if number > 0 { "more" } else { "less" };
+    html! {
+        tr {
+            td class={ "number " (direction) } { @if number > 0 { "+" } (bytes(number)) }
+            td.number { (bytes(change.error)) }
+            td.number.spare { (bytes(change.a)) }
+            td.number.spare { (bytes(change.b)) }
+            td.words { (subject(&change.subject)) }
+        }
     }
 }

@@ -5,12 +5,10 @@
 //! content is that of `pyhostctl convert --to pprof`, with the time of the scrape.
 
 mod host;
-mod index;
 mod wish;
 
 use super::connections::Client;
-use super::query::decoded;
-use super::request::Request;
+use super::request::{Request, decoded};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::convert::pprof;
 use crate::find::FoundHost;
@@ -65,7 +63,7 @@ pub fn answer(place: &Place, request: &Request, client: &Client<'_>, directory: 
         return Response::not_allowed();
     }
     let done = match (place.profile.as_str(), Kind::of_name(&place.profile)) {
-        ("", _) => index::text(directory).map(|text| Response::ok(PLAIN, text)),
+        ("", _) => host::index(directory).map(|text| Response::ok(PLAIN, text)),
         (_, Some(kind)) => profile(place, kind, request, client, directory),
         (other, None) => Err(Response::no_profile(
             NOT_FOUND,

@@ -1,6 +1,6 @@
 //! The values of a request for a profile, with the names and the meaning that Go's `net/http/pprof` gives them.
 
-use crate::serve::query::Query;
+use crate::serve::request::Query;
 use crate::serve::response::{BAD_REQUEST, Response};
 use crate::stacks::View;
 

@@ -1,15 +1,17 @@
 //! Which blocks `--guard` asks to be guarded.
 
 use crate::bytes::{self, Expected};
-use std::fmt;
+use derive_more::Display;
 use std::str::FromStr;
 
 /// The blocks that are guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum GuardSettings {
     /// Nothing.
+    #[display("off")]
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
+    #[display("min={min}B,every={every}")]
     Sample {
         /// The least size in bytes.
         min: u64,
@@ -54,15 +56,6 @@ impl FromStr for GuardSettings {
             return Err(expected);
         }
         Ok(GuardSettings::Sample { min, every })
-    }
-}
-
-impl fmt::Display for GuardSettings {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GuardSettings::Off => out.write_str("off"),
-            GuardSettings::Sample { min, every } => write!(out, "min={min}B,every={every}"),
-        }
     }
 }
 

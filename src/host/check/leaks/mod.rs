@@ -23,7 +23,7 @@ use crate::check::stacks;
 use crate::cpython::imports::{self, Watcher};
 use crate::cpython::layout::objects_in_blocks::{self, Memory, NAME};
 use crate::cpython::objects::Gil;
-use crate::cpython::{IS_FREE_THREADED, freelists, interpreters, threads};
+use crate::cpython::{IS_FREE_THREADED, freelists, threads};
 use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::heap::call_site::CallSite;
@@ -306,7 +306,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     let memory = reach::Readable(&ranges);
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),
-        interpreters: interpreters::were_several(),
+        interpreters: threads::were_several_interpreters(),
         blocks: 0,
         bytes: 0,
         groups: new_table(MOST_GROUPS)?,

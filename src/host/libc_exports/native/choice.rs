@@ -1,10 +1,11 @@
 //! Decides how the exported family serves.
 
 use super::mode::{self, Mode, leave_to};
-use super::{checkers, lookup, mapped};
+use super::{checkers, lookup, mapped, next};
 use crate::bytes::Bytes;
 use crate::descriptor::notice;
 use crate::process::limits::{self, Ulimit};
+use pyhost_os::strings::Strings;
 
 /// Decides how the process's malloc serves, and sets it. What was asked for holds; else malloc is left alone
 /// beneath a tool that must see every block, and under a limit of the system that leaves too little for the
@@ -49,4 +50,19 @@ pub fn set_mode(mode: Mode) {
 pub fn hand_over() {
     mode::set_handed_over();
     mapped::forget();
+}
+
+/// Makes the decisions that must be made before any library's constructor runs; allocates nothing.
+///
+/// It runs once the loader has relocated everything, and before the constructors of preloaded libraries: see
+/// [`crate::early`]. There the functions behind the exported ones are found, and the family is left to a preloaded
+/// memory tool: a sanitizer's constructor allocates while the pthread functions that it intercepts do not work yet, and
+/// every tool is to see the blocks of the constructors.
+pub fn decide(environment: &Strings<'_>) {
+    next::resolve();
+    lookup::learn_libc();
+    let preloaded = environment.value(b"LD_PRELOAD=");
+    if preloaded.is_some_and(checkers::is_named_in) {
+        set_mode(Mode::Off);
+    }
 }

@@ -7,7 +7,6 @@
 
 pub mod checkers;
 mod choice;
-pub mod early;
 mod exit;
 pub mod family;
 #[cfg(target_env = "gnu")]
@@ -21,7 +20,7 @@ pub mod next;
 mod own;
 mod threads;
 
-pub use choice::{choose, hand_over, set_mode};
+pub use choice::{choose, decide, hand_over, set_mode};
 pub use exit::on_exit;
 pub use mode::{Mode, inject, leave_to, left_to, mode};
 

@@ -1,8 +1,7 @@
 //! Memory that libraries have mapped themselves, by library. The address of the call that asked for a map
 //! lies in the library's code. Uses plain data and the linker's list; allocates nothing.
 
-use super::library::{LIBRARIES, Library};
-use super::rows::Row;
+use super::rows::{LIBRARIES, Library, Row};
 use super::scratch::{Extent, Extents, Owner};
 use crate::libc_exports::native::mapped;
 use crate::process::loaded::{self, LoadedObject};

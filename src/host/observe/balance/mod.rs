@@ -12,18 +12,15 @@
 //! only for the chunks of a `bfc` region.
 
 mod claims;
-mod files;
 mod libraries;
-mod library;
 mod objects;
 mod quick;
 mod rows;
 mod scratch;
 
 pub use libraries::Libraries;
-pub use library::{LIBRARIES, Library};
 pub use quick::{QuickBalance, quick};
-pub use rows::{Balance, ROWS, Row};
+pub use rows::{Balance, LIBRARIES, Library, ROWS, Row};
 
 use crate::heap::gate::Closed;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
@@ -223,7 +220,7 @@ impl Sheet<'_> {
             name if name == self.own_path => Row::Executable,
             // The file of `--live`, which is mapped over the ledger.
             _ if self.executable.contains(&mapping.start) => Row::HostTables,
-            name => files::row_of(name),
+            name => rows::row_of(name),
         }
     }
 

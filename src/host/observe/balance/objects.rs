@@ -1,8 +1,7 @@
 //! Addresses of the process that are known before its mappings are read: the loaded objects'
 //! zeroed data, which has mappings without a name, the executable's own range, and a few tables.
 
-use super::files;
-use super::rows::Row;
+use super::rows::{Row, row_of};
 use super::scratch::{Extents, Owner, add};
 use crate::heap::bfc::ChunkView;
 use crate::process::loaded;
@@ -19,7 +18,7 @@ pub fn add_loaded(extents: &mut Extents<'_>, page: usize) -> Range<usize> {
     loaded::each(|object| {
         let row = match is_executable {
             true => Row::HostTables,
-            false => files::row_of(object.path),
+            false => row_of(object.path),
         };
         for segment in object.segments().filter(|it| it.kind == libc::PT_LOAD) {
             let Range { start, end } = segment.addresses;

@@ -1,7 +1,6 @@
-//! The rows of a balance sheet: their names, their kinds and their sums. Plain data; nothing here
+//! The rows of a balance sheet: their names, their kinds and their sums, and the libraries in the account `mapped`. Plain data; nothing here
 //! allocates.
 
-use super::library::{LIBRARIES, Library};
 use crate::ledger::{Account, REPORTED};
 
 /// The kind of a row's memory.
@@ -170,6 +169,82 @@ impl Balance {
     }
 }
 
+/// The row of a mapped file.
+pub fn row_of(path: &[u8]) -> Row {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    let is_shared = [&b"/dev/zero"[..], b"/memfd:", b"/dev/shm/", b"/SYSV"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix));
+    if is_shared {
+        return Row::Shared;
+    }
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+    let is_library = name.ends_with(b".so") || contains(b".so.");
+    match is_library {
+        _ if name.starts_with(b"libpython") && is_library => Row::Libpython,
+        _ if contains(b".cpython-") && is_library => Row::Extensions,
+        // The suffixes of `_imp.extension_suffixes`; libraries proper begin with `lib`.
+        true if name.ends_with(b".so") && !name.starts_with(b"lib") => Row::Extensions,
+        true => Row::Libraries,
+        false => Row::Files,
+    }
+}
+
+/// Libraries that are named; the last entry stands for all others.
+pub const LIBRARIES: usize = 24;
+
+const NAME: usize = 64;
+
+/// The maps of one library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Library {
+    name: [u8; NAME],
+    length: usize,
+    /// Bytes that it has mapped and may write.
+    pub mapped: u64,
+    pub resident: u64,
+}
+
+impl Library {
+    /// A library that has mapped nothing.
+    pub const NONE: Library = Library {
+        name: [0; NAME],
+        length: 0,
+        mapped: 0,
+        resident: 0,
+    };
+
+    /// The file's name, or what stands for the libraries that are no longer loaded.
+    pub fn name(&self) -> &str {
+        match std::str::from_utf8(&self.name[..self.length]) {
+            Ok("") | Err(_) => "others",
+            Ok(name) => name,
+        }
+    }
+
+    /// The library of that path, which has mapped nothing.
+    pub(super) fn of(path: &[u8]) -> Self {
+        let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let mut library = Library::NONE;
+        let is_whole = file.len() <= NAME;
+        let mark = if is_whole { "" } else { "\u{2026}" };
+        let mut kept = file.len().min(NAME - mark.len());
+        while !is_whole && file[kept] & 0xc0 == 0x80 {
+            kept -= 1; // not within a letter
+        }
+        library.length = kept + mark.len();
+        library.name[..kept].copy_from_slice(&file[..kept]);
+        library.name[kept..library.length].copy_from_slice(mark.as_bytes());
+        library
+    }
+
+    /// Whether the entry has no name yet, or the name of `other`.
+    pub(super) fn can_hold(&self, other: &Library) -> bool {
+        self.length == 0 || self.name == other.name
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +273,41 @@ mod tests {
         );
         assert_eq!(balance.remainder(), 1000 - 353);
         assert_eq!(balance.explained() as i64 + balance.remainder(), 1000);
+    }
+
+    #[test]
+    fn the_name_of_a_file_decides_its_row() {
+        for (path, row) in [
+            ("/usr/lib/libpython3.11.so.1.0", Row::Libpython),
+            (
+                "/a/math.cpython-311-x86_64-linux-gnu.so (deleted)",
+                Row::Extensions,
+            ),
+            ("/a/_x.abi3.so", Row::Extensions),
+            ("/a/plain.so", Row::Extensions),
+            ("/a/numpy.libs/libopenblas64_p-r0.so", Row::Libraries),
+            ("/lib/ld-linux-x86-64.so.2", Row::Libraries),
+            ("/usr/lib/locale/C.utf8/LC_CTYPE", Row::Files),
+            ("/a/data.sock", Row::Files),
+            ("/dev/zero (deleted)", Row::Shared),
+            ("/memfd:x (deleted)", Row::Shared),
+            ("/dev/shm/psm_1", Row::Shared),
+        ] {
+            assert_eq!(row_of(path.as_bytes()), row, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_cut_says_so_and_is_not_cut_within_a_letter() {
+        let of = |name: &str| Library::of(format!("/opt/{name}").as_bytes());
+        assert_eq!(of("lib.so").name(), "lib.so");
+        assert_eq!(of(&"x".repeat(NAME)).name(), "x".repeat(NAME));
+        let long = of(&"x".repeat(NAME + 1));
+        assert_eq!(long.name(), "x".repeat(NAME - 3) + "\u{2026}");
+        let long = of(&("x".to_owned() + &"\u{e9}".repeat(NAME)));
+        assert_eq!(
+            long.name(),
+            "x".to_owned() + &"\u{e9}".repeat(30) + "\u{2026}"
+        );
     }
 }

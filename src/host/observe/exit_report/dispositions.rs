@@ -3,7 +3,7 @@
 //! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
 //! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
 //! kernel keeps the host's handler if the script asked for the default, and the script reads back
-//! the default that it asked for. The exported functions that set a handler (`libc_exports::signal_handlers`)
+//! the default that it asked for. The exported functions that set a handler (`libc_exports::process_end`)
 //! come here. Children that `exec` or
 //! `posix_spawn` makes have the real default, since the kernel resets handlers there.
 //!

@@ -10,12 +10,8 @@
 
 mod damage;
 pub mod dispositions;
-mod html_page;
-mod poison_fault;
 mod report_file;
-mod report_parts;
 mod script_end;
-mod signal_stack;
 mod signals;
 
 use crate::check::leaks::{self, StackTop};
@@ -37,7 +33,7 @@ use crate::python::numpy;
 use crate::resident::{self, Resident};
 use pyhost_os::forks::Child;
 use pyhost_os::{calls, clock};
-use report_parts::{ReportParts, Room};
+use script_end::{ReportParts, Room};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -4,14 +4,15 @@
 //! The path is looked at again at the end: the script may have put a file there. Allocates
 //! nothing and takes no lock.
 
-use super::{html_page, render};
+use super::render;
 use crate::descriptor::{Descriptor, notice};
 use crate::errno::Errno;
-use crate::observe::report::{Destination, Format, Report, Stats};
-use crate::observe::timeline::pages::NoPage;
+use crate::observe::report::{Destination, Ending, Format, Json, Report, Stats};
+use crate::observe::timeline::pages::{self, NoPage, Renderer};
 use crate::output::{self, Draft, Target};
 use crate::path_template::PathBuffer;
 use crate::process;
+use pyhost_os::file::{Fd, rewind};
 use std::ffi::c_int;
 use std::fmt::{self, Display};
 use std::os::fd::AsRawFd;
@@ -91,7 +92,7 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
         Target::Descriptor(descriptor) => write_into(report, format, descriptor),
     };
     match written {
-        Ok(()) if html_page::prints_path() => notice(format_args!("the page is {}", path.shown())),
+        Ok(()) if prints_path() => notice(format_args!("the page is {}", path.shown())),
         Ok(()) => {}
         Err(Failure::Page(NoPage::NoSampler)) => write_beside(report, template, &path),
         Err(why) => complain(format_args!("'{}'", path.shown()), &why),
@@ -142,7 +143,7 @@ fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<
 
 fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
     if format == Format::Html {
-        return html_page::write(report, descriptor).map_err(Failure::Page);
+        return write_page(report, descriptor).map_err(Failure::Page);
     }
     let mut out = Descriptor::new(descriptor);
     render(report, format, &mut out);
@@ -172,4 +173,37 @@ fn complain(place: fmt::Arguments<'_>, why: &Failure) {
         Failure::Page(_) => notice(format_args!("cannot make the page {place}: {why}")),
         _ => notice(format_args!("cannot write the report to {place}: {why}")),
     }
+}
+
+/// How the page is made, if one is planned, and the process that the host started as.
+fn planned() -> Option<(&'static Renderer, libc::pid_t)> {
+    let plan = super::STATE.plan.get()?;
+    Some((plan.stats.as_ref()?.page.as_ref()?, plan.pid))
+}
+
+/// Whether to say where the page is.
+fn prints_path() -> bool {
+    planned().is_some_and(|(page, _)| page.prints_path)
+}
+
+fn write_page(report: &Report<'_>, file: c_int) -> Result<(), NoPage> {
+    let Some((page, pid)) = planned() else {
+        return Err(NoPage::NoSampler);
+    };
+    let memory = Fd::in_memory(c"pyhost-report")
+        .map_err(|error| NoPage::Failed("no room for the report", Some(error)))?;
+    let mut out = Descriptor::new(memory.as_raw_fd());
+    let mut json = Json::new(&mut out);
+    report.describe(&mut json);
+    json.finish();
+    out.flush();
+    rewind(&memory);
+    let made = match out.error() {
+        Some(error) => Err(NoPage::Failed("no room for the report", Some(error))),
+        None => pages::make(memory.as_raw_fd(), file, report.pid == pid),
+    };
+    if report.pid == pid && report.ending != Ending::Running {
+        page.remove_timeline();
+    }
+    made
 }

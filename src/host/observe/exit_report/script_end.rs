@@ -4,16 +4,17 @@
 //!
 //! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
-use super::report_parts::{ReportParts, Room};
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
 use crate::heap::big_blocks::{self, BigBlocks};
+use crate::heap::histogram::Histogram;
 use crate::heap::{bounded_heap, guards, sampling};
 use crate::ledger::{LEDGER, Snapshot};
+use crate::observe::balance::{self, Balance};
 use crate::observe::resident_peak;
 use crate::python::numpy;
 use crate::resident::resident;
-use pyhost_os::cell::Published;
+use pyhost_os::cell::{Exclusive, Held, Published};
 use pyhost_os::forks::Child;
 
 #[derive(Clone, Copy)]
@@ -82,4 +83,36 @@ pub fn figures() -> Option<&'static Left> {
 pub fn begin_child(child: &Child) {
     STATE.left.forget_in_child(child);
     STATE.parts.begin_child(child);
+}
+
+pub struct ReportParts {
+    /// `None` if the kernel does not provide it.
+    pub balance: Option<Balance>,
+    pub classes: Histogram,
+}
+
+/// Room for the parts of one moment, one user at a time.
+pub struct Room(Exclusive<ReportParts>);
+
+impl Room {
+    pub const fn new() -> Self {
+        Room(Exclusive::new(ReportParts {
+            balance: None,
+            classes: Histogram::EMPTY,
+        }))
+    }
+
+    /// Takes the parts of this moment. Returns `None` while somebody else has the room.
+    pub fn take(&self) -> Option<Held<'_, ReportParts>> {
+        let mut parts = self.0.try_hold()?;
+        // First what must match the ledger that was read right before.
+        parts.classes.take();
+        parts.balance = balance::take();
+        Some(parts)
+    }
+
+    /// Lets the room be taken again.
+    pub fn begin_child(&self, child: &Child) {
+        drop(self.0.take_in_child(child));
+    }
 }

@@ -11,9 +11,8 @@
 
 #![allow(unsafe_code)]
 
+use super::damage::Filled;
 use super::dispositions::{self, FIRST};
-use super::poison_fault::Filled;
-use super::signal_stack::{self, STACK};
 use super::{end_refused, finish};
 use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
@@ -27,11 +26,15 @@ use crate::limit::caps;
 use crate::observe::live;
 use crate::observe::report::Ending;
 use crate::process;
-use libc::{SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
-use libc::{siginfo_t, ucontext_t};
+use libc::{
+    SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, siginfo_t,
+    ucontext_t,
+};
 use pyhost_os::calls;
+use pyhost_os::cell::Exclusive;
 use pyhost_os::mapping::Mapped;
-use pyhost_os::signals::{FAULTS, STOPS, handler_stack, set_handler_stack, signal_name};
+use pyhost_os::signals::{FAULTS, STOPS, SignalSet, handler_stack, set_handler_stack, signal_name};
+use pyhost_os::system_call::{Stack, call_on};
 use std::ffi::c_int;
 use std::fmt;
 
@@ -100,7 +103,7 @@ fn goes_on(info: &siginfo_t) -> bool {
 /// Writes the report of this moment; false if none was asked for.
 fn dump() -> bool {
     let mut is_done = false;
-    signal_stack::with_room(|| is_done = super::dump_from_handler());
+    with_room(|| is_done = super::dump_from_handler());
     is_done
 }
 
@@ -155,7 +158,7 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
     };
     let is_abort = signal == libc::SIGABRT;
     let refused = is_abort.then(lookup::refused_by_libc).flatten();
-    signal_stack::with_room(|| {
+    with_room(|| {
         if let Some(words) = refused {
             notice(format_args!(
                 "{}: a library has called libc's own free or realloc with a block of pyhost's; it does not find the \
@@ -311,4 +314,23 @@ pub fn watch(signals: impl Iterator<Item = c_int>) {
 fn pythons_handler() -> Option<usize> {
     let handler = dispositions::current(libc::SIGINT)?.handler();
     (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)
+}
+
+/// Bytes of a signal stack that are enough for the handler, whose largest frames are two paths.
+pub(super) const STACK: usize = 96 * 1024;
+
+static MEMORY: Exclusive<Stack<STACK>> = Exclusive::new(Stack([0; STACK]));
+
+/// Runs `work`, which must not unwind: on a stack of its own if the calling thread is on a small signal stack,
+/// and no other thread has that stack. All signals are blocked there: a handler would begin at the
+/// signal stack's top, over the frames that are to be returned to.
+pub fn with_room(mut work: impl FnMut()) {
+    let current = handler_stack();
+    let is_small = current.ss_flags & libc::SS_ONSTACK != 0 && current.ss_size < STACK;
+    let Some(mut memory) = is_small.then(|| MEMORY.try_hold()).flatten() else {
+        return work();
+    };
+    let before = SignalSet::all().make_mask();
+    call_on(&mut memory, &mut work);
+    before.make_mask();
 }

@@ -6,51 +6,45 @@
 mod balance;
 pub mod command;
 mod dossier;
-mod facts;
-mod first_refusal;
-mod guards;
+mod heaps;
 mod leaks;
 mod lines;
 mod metrics;
 mod peak;
-mod region;
-mod resident_peak;
-mod sizes;
 mod text;
-
-pub use balance::describe as describe_balance;
-pub use dossier::{describe_block, describe_refusal};
-pub use facts::{Facts, mimalloc_version};
-pub use first_refusal::first_refusal;
-pub use guards::write_crowded_out;
-pub use leaks::write as write_leaks;
-pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
-pub use metrics::metrics;
-pub use peak::AtPeak;
-pub use pyhost_os::signals::signal_name;
-pub use pyhost_record::describe::{SCHEMA, Sink};
-pub use pyhost_record::json::Json;
-pub use sizes::{describe as describe_histogram, describe_classes};
-pub use text::{closing_line, table};
 
 use crate::check::faults;
 use crate::check::leaks::Findings;
 use crate::descriptor::format_into;
+use crate::heap;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::guards::GuardFigures;
 use crate::heap::histogram::Histogram;
 use crate::heap::{bfc, bounded_heap};
-use crate::ledger::{HEADER, LEDGER, Scope, Snapshot};
+use crate::ledger::{Account, HEADER, LEDGER, Scope, Snapshot};
 use crate::libc_exports::native;
 use crate::observe::balance::Balance;
 use crate::observe::resident_peak::ResidentSample;
 use crate::observe::timeline::pages::Renderer;
 use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
+pub use balance::describe as describe_balance;
+use derive_more::Display;
+pub use dossier::{describe_block, describe_refusal, first_refusal};
+pub use heaps::{describe_classes, describe_histogram, write_crowded_out};
+pub use leaks::write as write_leaks;
+pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
+pub use metrics::metrics;
+pub use peak::AtPeak;
 use pyhost_os::cell::HeldLatest;
 use pyhost_os::clock::Utc;
+pub use pyhost_os::signals::signal_name;
 use pyhost_record::describe::describe_accounts;
+pub use pyhost_record::describe::{SCHEMA, Sink};
 use pyhost_record::figures;
+pub use pyhost_record::json::Json;
+use std::ffi::OsString;
+pub use text::{closing_line, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -83,16 +77,21 @@ pub struct Stats {
 }
 
 /// How the process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Ending {
     /// It has not: the script asks for its own figures.
+    #[display("running")]
     Running,
     /// `exit`, with this status, after Python was finalised or not.
+    #[display("exit status {}", _0 & 0xff)]
     Exit(i32),
     /// `_exit` or `os._exit`, with this status.
+    #[display("_exit, status {}", _0 & 0xff)]
     QuickExit(i32),
+    #[display("ended by {}", signal_name(*_0))]
     Signal(i32),
     /// The process image is replaced.
+    #[display("exec")]
     Exec,
 }
 
@@ -174,7 +173,7 @@ impl Report<'_> {
         sink.known_text("left_to", native::left_to());
         sink.flag("debug_hooks", facts.debug_hooks);
         sink.object("numpy", self.numpy.as_ref(), describe_numpy);
-        sink.object("region", self.region.as_ref(), region::describe);
+        sink.object("region", self.region.as_ref(), heaps::describe_bounded);
         sink.object("faults", faults::figures(), |rules, sink| {
             sink.list("rules", rules, |(rule, (requests, injected)), sink| {
                 sink.text("rule", rule);
@@ -182,16 +181,16 @@ impl Report<'_> {
                 sink.int("injected", injected as i64);
             });
         });
-        sink.object("guards", self.guards.as_ref(), guards::describe);
+        sink.object("guards", self.guards.as_ref(), heaps::describe_guards);
         sink.object("leaks", self.leaks, leaks::describe);
         let is_active = |account| facts.is_active(account);
         describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);
         self.describe_caps(sink);
         sink.object("balance", self.balance, balance::describe);
-        sink.object("size_classes", self.size_classes, sizes::describe);
+        sink.object("size_classes", self.size_classes, heaps::describe_histogram);
         dossier::describe_big_blocks(&self.big_blocks, sink);
         peak::describe(self, sink);
-        resident_peak::describe(self, sink);
+        peak::describe_resident(self, sink);
         lines::describe(sink, self.partial);
     }
 
@@ -207,7 +206,7 @@ impl Report<'_> {
                 sink.end();
             }
         }
-        let latest = first_refusal::latest();
+        let latest = dossier::latest();
         sink.object("dossier", latest.as_ref(), dossier::describe_dossier);
         let mut room = [0; 512];
         sink.int("told_refusals", HEADER.refusals() as i64);
@@ -276,4 +275,67 @@ pub fn describe_region(region: Option<&bfc::Statistics>, sink: &mut impl Sink) {
         sink.fraction("fragmentation", region.fragmentation());
         figures!(sink, region: allocations growths failures);
     });
+}
+
+/// The constant part of every report of a process.
+#[derive(Debug)]
+pub struct Facts {
+    /// Python's version, such as `3.11.7`.
+    pub python_version: String,
+    pub mimalloc: String,
+    /// All arguments of the process, bytes that are not UTF-8 replaced.
+    pub argv: Vec<String>,
+    /// The script's name, such as `job.py`.
+    pub command: String,
+    pub allocator: &'static str,
+    pub debug_hooks: bool,
+    /// The name of the native mode.
+    pub native: &'static str,
+    pub profile: &'static str,
+}
+
+/// mimalloc's version, such as `3.3.2`.
+pub fn mimalloc_version() -> String {
+    let number = heap::version();
+    format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100)
+}
+
+impl Facts {
+    pub fn gather(
+        argv: &[OsString],
+        command: &str,
+        python_version: &str,
+        allocator: &'static str,
+        debug_hooks: bool,
+        profile: &'static str,
+    ) -> Self {
+        Facts {
+            python_version: python_version.to_owned(),
+            mimalloc: mimalloc_version(),
+            argv: argv
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            command: command.to_owned(),
+            allocator,
+            debug_hooks,
+            native: native::mode().name(),
+            profile,
+        }
+    }
+
+    /// Whether anything is booked to `account` in this process.
+    pub fn is_active(&self, account: Account) -> bool {
+        match account {
+            Account::Numpy => numpy::is_active(),
+            // A tool or PYTHONMALLOC chooses another allocator only after the host's own start. Blocks
+            // that were booked before stay booked.
+            Account::Native | Account::Mapped => {
+                let is_counted = self.native == native::Mode::Count.name();
+                let figures = || *LEDGER.snapshot().account(account);
+                is_counted && self.allocator != "system" || figures().total_blocks > 0
+            }
+            _ => true,
+        }
+    }
 }

@@ -1,25 +1,13 @@
 //! A report as people read it: a table, or one closing line. Does not allocate.
 
-use super::{Ending, Report, guards, signal_name};
+use super::{Ending, Report};
 use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
 use crate::libc_exports::native;
 use crate::python::numpy;
 use crate::resident::Source;
 use pyhost_record::table;
-use std::fmt::{self, Display, Write};
-
-impl Display for Ending {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ending::Running => out.write_str("running"),
-            Ending::Exit(status) => write!(out, "exit status {}", status & 0xff),
-            Ending::QuickExit(status) => write!(out, "_exit, status {}", status & 0xff),
-            Ending::Signal(signal) => write!(out, "ended by {}", signal_name(*signal)),
-            Ending::Exec => out.write_str("exec"),
-        }
-    }
-}
+use std::fmt::{self, Write};
 
 pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     let (version, seconds) = (&report.facts.python_version, report.wall_seconds);
@@ -51,16 +39,16 @@ pub fn table(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
         super::balance::lines(balance, when, out)?;
     }
     super::peak::lines(report, out)?;
-    let shows_resident = super::resident_peak::lines(report, out)?;
+    let shows_resident = super::peak::resident_lines(report, out)?;
     super::lines::lines(out, report.partial, shows_resident)?;
     if let Some(figures) = &report.numpy {
         numpy_line(figures, out)?;
     }
     if let Some(figures) = &report.region {
-        super::region::line(figures, out)?;
+        super::heaps::bounded_line(figures, out)?;
     }
     if let Some(figures) = &report.guards {
-        guards::line(figures, out)?;
+        super::heaps::guards_line(figures, out)?;
     }
     if report.forks > 0 {
         let (forks, child) = (report.forks, &report.largest_child);

@@ -16,11 +16,9 @@ pub mod brief;
 mod file;
 pub mod pages;
 mod sampler;
-mod settings;
 pub mod trouble;
 
-pub use settings::{Interval, TimelineSettings};
-
+use crate::bytes::Expected;
 use crate::descriptor::notice;
 use crate::errno::Errno;
 use crate::ledger::HEADER;
@@ -28,11 +26,15 @@ use crate::observe::pyhostctl_process;
 use crate::path_template::PathBuffer;
 use crate::process::Watched;
 use crate::{output, process};
+use derive_more::Display;
 use file::TimelineFile;
-use pyhost_os::clock;
+use pages::Renderer;
 use pyhost_os::signals::SignalSet;
+use pyhost_os::{clock, duration};
 use std::os::fd::AsRawFd;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::time::Duration;
 
 pyhost_os::state! {
     static STATE: TimelineProcesses {
@@ -115,3 +117,45 @@ pub fn end() {
 
 const ENDED_EARLY: &str =
     "--timeline, --brief: the process that samples has not written its last lines";
+
+const LEAST: Duration = Duration::from_millis(1);
+const MOST: Duration = Duration::from_secs(3600);
+
+/// The time between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{}s", _0.as_secs_f64())]
+pub struct Interval(pub Duration);
+
+impl Default for Interval {
+    fn default() -> Self {
+        Interval(Duration::from_millis(10))
+    }
+}
+
+impl FromStr for Interval {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        const EXPECTED: Expected = Expected("a time from 1ms to 1h, such as 10ms, 0.5s or 1m");
+        let found = duration::parse(text, None, LEAST..=MOST);
+        found.map(Interval).ok_or(EXPECTED)
+    }
+}
+
+/// The settings of the sampler. It does not run without a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimelineSettings {
+    /// The file of the timeline: an absolute path, in which `%p` stands for the process id.
+    pub timeline: Option<Vec<u8>>,
+    /// The time between two samples.
+    pub interval: Interval,
+    /// The file of `--brief`, likewise.
+    pub brief: Option<Vec<u8>>,
+    pub renderer: Option<Renderer>,
+}
+
+impl TimelineSettings {
+    pub fn is_on(&self) -> bool {
+        self.timeline.is_some() || self.brief.is_some() || self.renderer.is_some()
+    }
+}

@@ -4,13 +4,13 @@
 use super::arguments::size;
 use super::library;
 use crate::bytes::Bytes;
-use crate::cpython::attributes;
 use crate::cpython::contexts::take_error_back;
 use crate::cpython::functions::{
-    Arguments, Attribute, Class, Method, Module, Signature, Slot, Table, This, add_class,
+    Arguments, Attribute, Class, Method, Module, Signature, Table, This,
 };
 use crate::cpython::objects::{Kind, Object, Raised, Returned};
 use crate::cpython::{self, objects::or_none};
+use crate::cpython::{attributes, class};
 use crate::heap;
 use crate::heap::sampling::{self, UnitFigures};
 use crate::limit::budgets::{Budget, VARIABLE};
@@ -180,7 +180,6 @@ fn switch<'a>(module: This<'a, Module>, budget: &Object<'a>) -> Returned<'a> {
     Ok(former)
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 2> = Table::new([
     Method::plain(c"_current_budget", current, c""),
     Method::one(c"_switch_budget", switch, c""),
@@ -202,14 +201,6 @@ static ATTRIBUTES: Table<Attribute<Budget>, 6> = attributes! { Budget:
         c"How many errors the budget has caused.";
 };
 
-/// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
-    let slots = [
-        Slot::new(new),
-        Slot::call(call),
-        Slot::repr(repr),
-        Slot::methods(&TYPE_METHODS),
-        Slot::attributes(&ATTRIBUTES),
-    ];
-    add_class(module, c"pyhost.budget", DOC, slots)
+class! { c"pyhost.budget", DOC,
+    new(new), call(call), repr(repr), methods(&TYPE_METHODS), attributes(&ATTRIBUTES)
 }

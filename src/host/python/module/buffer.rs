@@ -161,7 +161,6 @@ static ATTRIBUTES: Table<Attribute<Buffer>, 4> = attributes! { Buffer:
     c"account", |buffer| buffer.gil().text(buffer.block.account.name()), c"The name of its account.";
 };
 
-/// Adds the type to a module that is being executed.
 pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
     let slots = [
         Slot::new(new),

@@ -156,7 +156,6 @@ fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<
     Ok(function.to_owned())
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 6> = Table::new([
     Method::named(c"set_cap", set_cap, SET_DOC),
     Method::named(c"get_cap", get_cap, GET_DOC),

@@ -6,11 +6,9 @@
 
 use crate::bytes::Expected;
 use crate::check::faults::{self, Handle, Spec};
-use crate::cpython::attributes;
-use crate::cpython::functions::{
-    Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
-};
-use crate::cpython::objects::{Kind, Object, Returned};
+use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
+use crate::cpython::objects::{Kind, Returned};
+use crate::cpython::{attributes, class};
 use std::cell::Cell;
 use std::ffi::CStr;
 
@@ -120,12 +118,4 @@ static METHODS: Table<Method<Fail>, 2> = Table::new([
     Method::any(c"__exit__", exit, c"Close the block."),
 ]);
 
-/// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
-    let slots = [
-        Slot::new(new),
-        Slot::methods(&METHODS),
-        Slot::attributes(&ATTRIBUTES),
-    ];
-    add_class(module, c"pyhost.fail", DOC, slots)
-}
+class! { c"pyhost.fail", DOC, new(new), methods(&METHODS), attributes(&ATTRIBUTES) }

@@ -206,7 +206,6 @@ pub fn add<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     Ok(())
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 5> = Table::new([
     GET,
     NAMES,

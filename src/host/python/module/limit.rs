@@ -4,10 +4,9 @@
 
 use super::arguments::{cap_scope, size};
 use crate::bytes::Bytes;
-use crate::cpython::functions::{
-    Arguments, Class, Method, Signature, Slot, Table, This, add_class,
-};
-use crate::cpython::objects::{Kind, Object, Raised, Returned};
+use crate::cpython::class;
+use crate::cpython::functions::{Arguments, Class, Method, Signature, Table, This};
+use crate::cpython::objects::{Kind, Returned};
 use crate::heap;
 use crate::ledger::Scope;
 use crate::limit::caps;
@@ -101,8 +100,4 @@ static METHODS: Table<Method<Limiter>, 2> = Table::new([
     Method::any(c"__exit__", exit, EXIT_DOC),
 ]);
 
-/// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Result<(), Raised<'a>> {
-    let slots = [Slot::new(new), Slot::repr(repr), Slot::methods(&METHODS)];
-    add_class(module, c"pyhost.limit", DOC, slots)
-}
+class! { c"pyhost.limit", DOC, new(new), repr(repr), methods(&METHODS) }

@@ -49,7 +49,6 @@ fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
     origin.unwrap_or_else(|| gil.tuple([gil.bool(is_users(""))?, gil.none()]))
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 2> = Table::new([
     Method::plain(c"lines", lines, DOC),
     Method::one(c"_origin", origin, c""),

@@ -57,15 +57,6 @@ d['accounts'][name] holds live_bytes, peak_bytes, live_blocks, total_blocks, ref
 d['total'] holds live_bytes and peak_bytes. Bytes are integers. d['lines'] is None: see lines(). May be called from any
 thread.";
 
-const WALK_DOC: &CStr = c"_walk(account)
---
-
-Return (ledger bytes, ledger blocks, walked bytes, walked blocks) of 'raw', 'mem', 'obj' or
-'numpy', both taken at one moment: the ledger's live figures, and a count of the blocks in the account's heap.
-
-For tests of the ledger. No other thread may be allocating. Raises ValueError for an account
-without a heap of its own.";
-
 const MARK_DOC: &CStr = c"mark(name, /)
 --
 
@@ -136,6 +127,8 @@ fn mark<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     Ok(module.gil().none())
 }
 
+/// For tests of the ledger: its live bytes and blocks of an account, and those that are counted in the account's heap. No other
+/// thread may be allocating.
 fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let gil = module.gil();
     let account = arguments::account("_walk", "", name)?;
@@ -196,7 +189,7 @@ static FUNCTIONS: Table<Method<Module>, 6> = Table::new([
     Method::plain(c"memory_summary", memory_summary, SUMMARY_DOC),
     Method::named(c"numpy_memory_map", numpy_memory_map, MAP_DOC),
     Method::one(c"mark", mark, MARK_DOC),
-    Method::one(c"_walk", walk, WALK_DOC),
+    Method::one(c"_walk", walk, c""),
 ]);
 
 fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {

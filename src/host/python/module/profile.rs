@@ -16,13 +16,13 @@ use crate::heap::{self, gate};
 use crate::ledger::{Account, LEDGER, REPORTED, Scope, Snapshot};
 use crate::libc_exports::native::mapped;
 use crate::observe::{peak, resident_peak};
+use derive_more::Display;
 use pyhost_os::clock::monotonic;
 use pyhost_os::mmap_vec::MmapVec;
 use pyhost_os::path_template::{PathBuffer, names_process};
 use pyhost_os::process::{self, has_ancestor_of_its_kind, resident_and_shared};
 use pyhost_record::output;
 use std::ffi::c_int;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -275,7 +275,7 @@ fn forget(this: This<'_, Module>) -> Returned<'_> {
 }
 
 /// What `--profile-lines` names: a module, a colon, and a function as `__qualname__` has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Display)]
 pub struct FunctionName(String);
 
 impl FromStr for FunctionName {
@@ -288,12 +288,6 @@ impl FromStr for FunctionName {
         name.ok_or(Expected(
             "MODULE:FUNCTION, such as __main__:work or app.models:User.load",
         ))
-    }
-}
-
-impl fmt::Display for FunctionName {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
     }
 }
 
@@ -330,7 +324,6 @@ pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], file: Option<Vec<u8>>
     }
 }
 
-/// The functions, for the module's table.
 pub static METHODS: Table<Method<Module>, 7> = Table::new([
     Method::one(c"_profile_write", write_page, c""),
     Method::plain(c"_profile_forget", forget, c""),

@@ -9,11 +9,9 @@ use super::arguments::scope;
 use super::track_spans as spans;
 use super::{library, lines};
 use crate::bytes::Bytes;
-use crate::cpython::attributes;
-use crate::cpython::functions::{
-    Arguments, Attribute, Class, Method, Signature, Slot, Table, This, add_class,
-};
+use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
 use crate::cpython::objects::{Kind, Object, Returned};
+use crate::cpython::{attributes, class};
 use crate::heap;
 use crate::ledger::{LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
 use crate::observe::{peak, report, resident_peak};
@@ -386,15 +384,6 @@ static ATTRIBUTES: Table<Attribute<Track>, 13> = attributes! { Track:
     c"lines", lines_of, c"Which lines grew, as a pyhost.Lines; None without --lines.";
 };
 
-/// Adds the type to a module that is being executed.
-pub fn add<'a>(module: &Object<'a>) -> Returned<'a, ()> {
-    let slots = [
-        Slot::new(new),
-        Slot::call(call),
-        Slot::repr(repr),
-        Slot::str(show),
-        Slot::methods(&METHODS),
-        Slot::attributes(&ATTRIBUTES),
-    ];
-    add_class(module, c"pyhost.track", DOC, slots)
+class! { c"pyhost.track", DOC,
+    new(new), call(call), repr(repr), str(show), methods(&METHODS), attributes(&ATTRIBUTES)
 }

@@ -9,9 +9,9 @@
 use super::stores::Store;
 use crate::cpython::functions::Pointer;
 use crate::cpython::objects::{Gil, Object, Owned, Returned, or_none};
+use derive_more::Display;
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_char, c_uint};
-use std::fmt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -92,25 +92,17 @@ const KNOWN_ABIS: [c_uint; 2] = [0x0100_0009, 0x0200_0000];
 const FIRST_FEATURE: c_uint = 0x0f;
 
 /// Why a NumPy is left as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum UnsupportedNumpy {
     /// Before 1.22 there are no handlers.
+    #[display("it has no data handlers (NEP 49), as NumPy has from 1.22 on")]
     TooOld,
     /// No table, or one of another ABI.
+    #[display("its table of functions is not one that is known")]
     UnknownTable,
     /// The default handler or its context variable is not where it was in 1.22 to 2.5.
+    #[display("its default data handler is not where it was up to 2.5")]
     UnknownDefault,
-}
-
-impl fmt::Display for UnsupportedNumpy {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use UnsupportedNumpy::{TooOld, UnknownDefault, UnknownTable};
-        out.write_str(match self {
-            TooOld => "it has no data handlers (NEP 49), as NumPy has from 1.22 on",
-            UnknownTable => "its table of functions is not one that is known",
-            UnknownDefault => "its default data handler is not where it was up to 2.5",
-        })
-    }
 }
 
 /// What is used of NumPy's table of functions (`_ARRAY_API`), with data handlers.

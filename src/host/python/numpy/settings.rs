@@ -4,7 +4,7 @@ use crate::bytes::{self, Expected};
 use crate::heap::array_blocks::MAX_ALIGNMENT;
 use crate::heap::placement::HugePages;
 use crate::heap::pool::PoolLimit;
-use std::fmt;
+use derive_more::Display;
 use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum ArrayAllocator {
 pyhost_os::named!(ArrayAllocator: "mimalloc" Mimalloc, "pool" Pool, "bfc" Bfc, "system" System);
 
 /// The alignment of array data, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub struct Alignment(pub usize);
 
 impl FromStr for Alignment {
@@ -38,14 +38,9 @@ impl FromStr for Alignment {
     }
 }
 
-impl fmt::Display for Alignment {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0)
-    }
-}
-
 /// The region of [`ArrayAllocator::Bfc`], in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[display("{initial}B:{maximum}B")]
 pub struct ArrayRegion {
     /// In use from the start.
     pub initial: u64,
@@ -65,12 +60,6 @@ impl FromStr for ArrayRegion {
             }
             _ => Err(expected),
         }
-    }
-}
-
-impl fmt::Display for ArrayRegion {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}B:{}B", self.initial, self.maximum)
     }
 }
 

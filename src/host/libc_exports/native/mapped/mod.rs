@@ -15,11 +15,9 @@
 
 mod followed;
 mod lock;
-mod resident;
 mod table;
 
-pub use lock::{RANGES, after_fork, before_fork, memory};
-pub use resident::{each_resident, resident};
+pub use lock::{RANGES, after_fork, before_fork, each_resident, memory, resident};
 pub use table::Range;
 
 use super::mode::{Mode, mode};

@@ -64,11 +64,7 @@ def _budgeted(function, size, name):
         def wrapper(*args, **kwargs):
             with budget(size, name=name):
                 return function(*args, **kwargs)
-    if hasattr(function, "__name__"):
-        functools.update_wrapper(wrapper, function)
-    else:  # a partial, an instance that can be called
-        wrapper.__wrapped__ = function
-    return wrapper
+    return functools.update_wrapper(wrapper, function)
 
 
 def _in_unit(unit, function, *args, **kwargs):

@@ -115,11 +115,7 @@ def _wrap(function, account, precise):
         def wrapper(*args, **kwargs):
             with _Call(wrapper, account, precise):
                 return function(*args, **kwargs)
-    if hasattr(function, "__name__"):
-        functools.update_wrapper(wrapper, function)
-    else:  # a partial, an instance that can be called
-        wrapper.__wrapped__ = function
-        wrapper.__doc__ = function.__doc__
+    functools.update_wrapper(wrapper, function)
     wrapper.last_track = None
     return wrapper
 

@@ -1,17 +1,28 @@
-//! Waits for keys, signals or the next moment; crossterm reads the keys.
+//! The terminal while `top` uses it: raw, with the alternate screen; and the wait for keys, signals or the next moment.
 //!
-//! crossterm cannot wait for signals, and does not report that the terminal is gone. So the wait is
+//! Every end restores the terminal. The program aborts on a panic, and drops nothing then. So the panic hook restores it
+//! before it prints. A signal ends the loop, and the screen is dropped.
+//!
+//! crossterm reads the keys. It cannot wait for signals, and does not report that the terminal is gone. So the wait is
 //! here: for the terminal, and for a socket that signals write to. crossterm is asked only when there
 //! is input, and reads without blocking.
 
+use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent};
+use crossterm::execute;
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use pyhost_os::errno::Errno;
 use pyhost_os::file;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io::{self, BufWriter, Read, Stdout, stdout};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -149,5 +160,61 @@ fn never_block_input() {
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(terminal) = options.open("/proc/self/fd/0") {
         file::become_input(&terminal);
+    }
+}
+
+/// Bytes of a frame that are written at once, so that no half frame is visible.
+const FRAME: usize = 64 << 10;
+
+type Output = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+/// The terminal, taken.
+pub struct Screen {
+    /// The terminal to draw on. Never dropped: it would show the cursor as `leave` does, and panic if
+    /// the terminal is gone.
+    pub terminal: ManuallyDrop<Output>,
+}
+
+impl Screen {
+    pub fn enter() -> io::Result<Self> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            leave();
+            before(info);
+        }));
+        take()?;
+        output()
+            .map(|terminal| Screen { terminal })
+            .inspect_err(|_| leave())
+    }
+
+    /// Takes the terminal again after other programs have used it. The next frame is drawn whole.
+    pub fn again(&mut self) -> io::Result<()> {
+        take()?;
+        // `Terminal::clear` would ask the terminal for the cursor's place, and wait for the answer.
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = output()?;
+        Ok(())
+    }
+}
+
+fn output() -> io::Result<ManuallyDrop<Output>> {
+    let writer = BufWriter::with_capacity(FRAME, stdout());
+    Terminal::new(CrosstermBackend::new(writer)).map(ManuallyDrop::new)
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| leave())
+}
+
+fn leave() {
+    let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+    let _ = disable_raw_mode();
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
     }
 }

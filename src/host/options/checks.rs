@@ -1,4 +1,4 @@
-//! The options of forced failures.
+//! The options of checks: forced failures, and the rules of `--leak-check suppressions=FILE`.
 
 use super::outputs::{FAIL_LOG, Outputs};
 use super::table::Values;
@@ -6,12 +6,13 @@ use super::{Options, native_account, refuse_if};
 use crate::allocator::Allocator;
 pub use crate::check::faults::FaultSettings;
 use crate::check::faults::MAX_RULES;
+use crate::check::leaks::Suppressions;
 use crate::error::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-pub fn settings(values: &mut Values, outputs: &mut Outputs) -> Result<FaultSettings> {
+pub fn faults(values: &mut Values, outputs: &mut Outputs) -> Result<FaultSettings> {
     let is_given = values.is_given("--fail");
     let is_inherited = outputs.is_inherited("--fail", values);
     let log = match values.fail_log.clone() {
@@ -35,7 +36,7 @@ pub fn settings(values: &mut Values, outputs: &mut Outputs) -> Result<FaultSetti
 }
 
 /// Refuses rules about a malloc that is not the host's, or that is not counted.
-pub fn check(options: &Options) -> Result<()> {
+pub fn check_faults(options: &Options) -> Result<()> {
     let is_named = |account| options.faults.rules.iter().any(|rule| rule.names(account));
     let named = native_account("--fail", is_named, options)?;
     match (named, options.allocator) {
@@ -45,4 +46,29 @@ pub fn check(options: &Options) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Reads the files. One that a parent process named and that cannot be read is left out, with a notice.
+pub fn suppressions(values: &Values, outputs: &mut Outputs) -> Result<Suppressions> {
+    let name = format!("{} suppressions", values.name("--leak-check"));
+    let mut rules = Suppressions::default();
+    rules.names_unused = values.leak_unused.unwrap_or_default();
+    for path in values.leak_suppressions.iter().flatten() {
+        let text = std::fs::read_to_string(path);
+        let path = path.display().to_string();
+        match text {
+            Ok(text) => rules
+                .add(&path, &text)
+                .map_err(|reason| Error::option(format!("{name}: '{path}' {reason}")))?,
+            Err(error) => {
+                let text = format!("{name}: '{path}' cannot be read ({error})");
+                if !outputs.is_inherited("--leak-check", values) {
+                    return Err(Error::option(text));
+                }
+                let notice = format!("{text}; the script runs without its rules");
+                outputs.notices.push(notice);
+            }
+        }
+    }
+    Ok(rules)
 }

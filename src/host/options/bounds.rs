@@ -1,12 +1,14 @@
-//! The options of the bounded heap, and what they cannot go with.
+//! The options that bound memory, the bounded heap and caps, and what they cannot go with.
 
 use super::table::Values;
-use super::{Options, baked, refuse_if};
+use super::{Options, baked, native_account, refuse_if};
 use crate::allocator::Allocator;
 use crate::error::Result;
 use crate::heap::bounded_heap::Size;
 use crate::heap::retention::Retention;
+use crate::ledger::Scope;
 use crate::libc_exports::native::Mode;
+use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::python::numpy::ArrayAllocator;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub struct RegionSettings {
 }
 
 /// Reads the option; if it is silent, the build's value holds.
-pub fn settings(values: &Values) -> Result<RegionSettings> {
+pub fn region(values: &Values) -> Result<RegionSettings> {
     let asked = values.region.map(|Size(size)| size);
     Ok(RegionSettings {
         size: baked::lower_bytes(values.name("--region"), asked, baked::region())?,
@@ -40,7 +42,7 @@ pub fn retain(values: &Values, bounded: bool) -> Result<Retention> {
 }
 
 /// Refuses what does not go with a region, or without one.
-pub fn check(options: &Options) -> Result<()> {
+pub fn check_region(options: &Options) -> Result<()> {
     let RegionSettings {
         size,
         lock,
@@ -78,4 +80,44 @@ pub fn check(options: &Options) -> Result<()> {
         options.numpy.allocator == Some(ArrayAllocator::System),
         "--numpy system: takes array data from outside of --region; expected mimalloc or pool",
     )
+}
+
+/// Reads the options; if they are silent, the build's values hold.
+pub fn caps(values: &Values) -> Result<CapSettings> {
+    let rules = |rules: &Option<Vec<Rule>>| Rules(rules.clone().unwrap_or_default());
+    let (mut hard, soft) = (rules(&values.cap), rules(&values.soft_cap));
+    let most = baked::cap();
+    if let Some(most) = most {
+        match hard.of(Scope::Total).map(|rule| rule.size) {
+            Some(CapSize::Bytes(bytes)) => {
+                baked::lower_bytes(values.name("--cap"), Some(bytes), Some(most))?;
+            }
+            Some(CapSize::Share(_) | CapSize::Auto) => {}
+            None => hard.0.push(Rule {
+                scope: Scope::Total,
+                is_owned: false,
+                size: CapSize::Bytes(most),
+            }),
+        }
+    }
+    refuse_if(
+        values.is_given("--cap-share") && hard.0.is_empty() && soft.0.is_empty(),
+        "--cap-share: there is no cap to divide; expected --cap SIZE",
+    )?;
+    Ok(CapSettings {
+        hard,
+        soft,
+        share: values.cap_share,
+        most,
+    })
+}
+
+/// Refuses caps of a malloc that is not counted.
+pub fn check_caps(options: &Options) -> Result<()> {
+    let CapSettings { hard, soft, .. } = &options.caps;
+    for (option, rules) in [("--cap", hard), ("--soft-cap", soft)] {
+        let is_capped = |account| rules.of(Scope::Account(account)).is_some();
+        native_account(option, is_capped, options)?;
+    }
+    Ok(())
 }
