@@ -422,7 +422,7 @@ ctypes.memset(8, 0, 1)";
 
 #[test]
 #[cfg(target_env = "gnu")]
-fn a_librarys_jemalloc_gets_options_by_which_a_cap_sees_what_it_has() {
+fn the_jemalloc_of_a_library_gets_options_by_which_a_cap_sees_what_it_has() {
     let code = "import ctypes, os
 of = ctypes.CDLL(None).secure_getenv
 of.restype = ctypes.c_char_p
