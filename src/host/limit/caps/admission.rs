@@ -100,6 +100,16 @@ impl ThreadPart {
     fn has_error(&self) -> bool {
         self.given.get() && self.errors.get() == self.errors_when_notified.get()
     }
+
+    /// Notes how far the thread's live bytes have fallen since its error.
+    fn note_live(&self, live: i64, scope: Scope) {
+        if self.state.get() == Stage::Notified {
+            self.base.set(self.base.get().min(live));
+            if self.height.get() - self.base.get() > slice(reserve(scope)) / GIVEN_BACK {
+                shortages::of(scope).gives_back.store(true, Relaxed);
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -154,6 +164,8 @@ const STEPS: (i64, i64) = (16, 2);
 /// The part of the reserve that a thread may take while it handles its error, and of which nobody is notified any more.
 const FOR_HANDLING: i64 = 8;
 const LAST: i64 = 32;
+/// The part of a slice by which a thread has given back much: of a request that is refused near its begin, little is there to be freed.
+const GIVEN_BACK: i64 = 8;
 /// A thread is innocent if another has so many times as much.
 const INNOCENT: i64 = 8;
 
@@ -355,13 +367,7 @@ impl Case<'_> {
             part.state.set(Stage::New);
             part.base.set(self.slot.live());
         }
-        if part.state.get() == Stage::Notified {
-            part.base.set(part.base.get().min(self.slot.live()));
-            let given_back = part.height.get() - part.base.get();
-            if given_back > slice(self.reserve) / 2 {
-                self.shortage().gives_back.store(true, Relaxed);
-            }
-        }
+        part.note_live(self.slot.live(), self.scope);
         // An error may be in a cycle of references with its frames, and is gone at a collection only.
         if !self.shortage().had_error() && self.handles_error(part, python) {
             self.shortage().note_raised();
@@ -668,8 +674,14 @@ pub fn notice(slot: &Slot) -> Notice {
 
 /// Counts a `MemoryError` of the calling thread that has passed Python code and is gone: caught, or
 /// printed. With the GIL.
-pub fn error_ended() {
-    PART.with(|part| part.errors.set(part.errors.get().wrapping_add(1)));
+pub fn error_ended(slot: &Slot) {
+    PART.with(|part| {
+        part.errors.set(part.errors.get().wrapping_add(1));
+        // What the thread has freed lies in its window: its next request that is looked at may come when it has as much again.
+        if let Some(scope) = shortages::scope_of(part.shortage.get()) {
+            part.note_live(slot.live(), scope);
+        }
+    });
     shortages::count_error();
     external::error_ended();
 }

@@ -32,7 +32,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
     frames::watch_codes(gil);
     watch_memory_errors(gil, |is_passed| {
         if is_passed {
-            caps::error_ended();
+            caps::error_ended(heap::slot());
         }
     });
     caps::connect(caps::Python {

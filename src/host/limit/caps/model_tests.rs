@@ -388,7 +388,7 @@ impl Model<'_> {
     }
 
     fn error_ends(&mut self) {
-        admission::error_ended();
+        admission::error_ended(self.thread().slot);
         self.thread().has_error = false;
         self.seen.iter_mut().for_each(|seen| seen.had_error = true);
     }
