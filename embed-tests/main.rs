@@ -90,6 +90,8 @@ mod budgets;
 mod caps;
 #[path = "limit/limits.rs"]
 mod limits;
+#[path = "limit/recycling.rs"]
+mod recycling;
 #[path = "limit/region.rs"]
 mod region;
 #[path = "limit/retention.rs"]

@@ -133,7 +133,8 @@ class OverBroker:
 class Server:
     """A server under the host, its output in a file, and its clients."""
 
-    def __init__(self, name, options, packages, folder):
+    def __init__(self, name, options, packages, folder, limit=None, kept=None):
+        """Below the cap of the table, or the limit that is given; a request keeps so many bytes, if given."""
         cap, command = SERVERS[name]
         self.log = folder / "log"
         self.is_held = name.endswith("-held")
@@ -142,14 +143,15 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
         environment.update(PYTHONPATH=f"{packages}{os.pathsep}{HERE}", BROKER=str(folder), PYTHONDONTWRITEBYTECODE="1")
         is_celery = name.startswith("celery")
+        if kept or is_celery:
+            environment["KEPT"] = str(kept or 8000)  # a task takes long
         if is_celery:
-            environment["KEPT"] = "8000"  # a task takes long
             for part in ("new", "queue", "control", "results"):
                 (folder / part).mkdir()
         port = free_port()
         command = [part.format(port=port) for part in command]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([str(options.pyhost.resolve()), "--cap", cap, *command], cwd=folder,
+            self.process = subprocess.Popen([str(options.pyhost.resolve()), *(limit or ("--cap", cap)), *command], cwd=folder,
                                             env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if is_celery:
             self.client = lambda: OverBroker([options.python, str(HERE / "leaky.py")], environment)

@@ -184,6 +184,15 @@ size_t pyhost_line(char *file, size_t room, int *line, int *frames)
     return length;
 }
 
+/* How many calls of Python the calling thread is in. */
+int pyhost_depth(void)
+{
+    int depth = 0;
+    for (frame_t *frame = innermost(); frame != NULL && depth < DEPTH; frame = caller(frame))
+        depth++;
+    return depth;
+}
+
 /* The UTF-8 of a string object: its own memory, or a copy in `room`; of a longer one CUT and its end. */
 static const char *utf8_of(PyObject *text, char *room, size_t size, size_t *length)
 {

@@ -52,6 +52,9 @@ unsafe extern "C" {
         line: *mut c_int,
     ) -> c_int;
 
+    /// How many calls of Python the calling thread is in; 0 too if this Python's frames cannot be read.
+    #[link_name = "pyhost_depth"]
+    pub safe fn depth() -> c_int;
     /// Whether Python is being finalised.
     #[link_name = "pyhost_is_finalizing"]
     pub safe fn is_finalizing() -> bool;

@@ -7,6 +7,7 @@
 use crate::cpython::threads;
 use crate::heap;
 use crate::libc_exports::native::mapped;
+use crate::limit::recycling;
 use crate::observe::{exit_report, live};
 use pyhost_os::forks::{AtFork, Child};
 
@@ -32,5 +33,6 @@ impl AtFork for Fork {
         heap::forks::in_child(child);
         exit_report::forked_in_child(child);
         threads::forked();
+        recycling::forked();
     }
 }

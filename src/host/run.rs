@@ -13,7 +13,7 @@ use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::budgets;
 use crate::limit::caps::{self, cap_errors};
-use crate::limit::region;
+use crate::limit::{recycling, region};
 use crate::observe::report::{self, Ending, Facts};
 use crate::observe::{exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};
@@ -236,6 +236,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     }
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
+    recycling::start(options.recycling, report::show_lines);
     leaks::start(
         gil,
         options.leak_check,

@@ -22,7 +22,7 @@
 use crate::errno::Errno;
 use crate::heap::retention::Wait;
 use crate::libc_exports::native::next::{self, call};
-use crate::limit::caps;
+use crate::limit::{caps, recycling};
 use crate::process::loaded;
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use pyhost_os::clock::monotonic;
@@ -97,6 +97,10 @@ fn in_parts(
     let is_long = nanoseconds.is_none_or(|nanoseconds| nanoseconds > FIRST);
     if is_long {
         caps::rests();
+        if recycling::is_on() && may_part(caller) && recycling::interrupts_wait() {
+            Errno(libc::EINTR).set();
+            return -1;
+        }
     }
     let begun = is_long.then(Wait::begins).flatten();
     let Some(begun) = begun.filter(|_| may_part(caller)) else {

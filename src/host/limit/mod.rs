@@ -2,4 +2,5 @@
 
 pub mod budgets;
 pub mod caps;
+pub mod recycling;
 pub mod region;

@@ -9,6 +9,7 @@ use crate::heap::retention::Retention;
 use crate::ledger::Scope;
 use crate::libc_exports::native::Mode;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
+use crate::limit::recycling::RecycleSettings;
 use crate::python::numpy::ArrayAllocator;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +111,18 @@ pub fn caps(values: &Values) -> Result<CapSettings> {
         share: values.cap_share,
         most,
     })
+}
+
+/// Reads `--recycle-at`.
+pub fn recycling(values: &Values) -> Result<Option<RecycleSettings>> {
+    refuse_if(
+        values.recycle_at.is_none() && values.recycle_signal.is_some(),
+        "--recycle-at: expected a SIZE beside signal",
+    )?;
+    Ok(values.recycle_at.map(|Size(bytes)| RecycleSettings {
+        bytes,
+        signal: values.recycle_signal.unwrap_or_default(),
+    }))
 }
 
 /// Refuses caps of a malloc that is not counted.

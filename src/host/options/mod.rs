@@ -22,6 +22,7 @@ use crate::heap::guards;
 use crate::heap::retention::Retention;
 use crate::ledger::Account;
 use crate::libc_exports::native::Mode;
+use crate::limit::recycling::RecycleSettings;
 use crate::observe::lines::LineSettings;
 use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::{live, timeline};
@@ -62,6 +63,7 @@ pub struct Options {
     pub retain: Retention,
     /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
+    pub recycling: Option<RecycleSettings>,
     pub region: RegionSettings,
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
@@ -196,6 +198,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         malloc: values.malloc,
         retain: bounds::retain(&values, bounded)?,
         caps,
+        recycling: bounds::recycling(&values)?,
         region,
         numpy: numpy(&values),
         faults,

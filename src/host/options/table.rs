@@ -13,6 +13,7 @@ use crate::heap::pool::PoolLimit;
 use crate::heap::retention::Retention;
 use crate::libc_exports::native;
 use crate::limit::caps::{Rule, Share};
+use crate::limit::recycling::RecycleSignal;
 use crate::observe::lines::LineSettings;
 use crate::observe::report::Format;
 use crate::observe::timeline::Interval;
@@ -163,6 +164,16 @@ be repeated" {
 Divide the caps among N processes
 Each process has an Nth of them" {
         cap_share: Text<Share>, ""
+    }
+    "--recycle-at", "PYHOST_RECYCLE_AT", Form::Next("SIZE,..."), "\
+Ask to be replaced above this many live bytes
+Between two requests, once: if so much stays live after a garbage
+collection while the main thread waits for work, the process sends
+itself a signal, by which a server's worker ends and its master starts
+another
+  signal=NAME  TERM, INT, QUIT, HUP, USR1 or USR2 [default: TERM]" {
+        recycle_at: Text<Size>, "",
+        recycle_signal: Choice<RecycleSignal>, "signal=NAME"
     }
     ["Observation"]
     "--stats", "PYHOST_STATS", Form::Optional("FORMAT,...", "text"), "\

@@ -207,8 +207,8 @@ fn write(dossier: &Dossier) {
             _ => None,
         };
         let _ = self::dossier(dossier, region.as_ref(), &mut out);
-        let _ = lines::lines_of_dossier(&mut out);
         out.flush();
+        lines::show();
     } else if number == MOST_WRITTEN {
         notice(format_args!(
             "further dossiers are left to pyhost.last_refusal() and the report"

@@ -5,6 +5,7 @@ use super::{Json, Sink};
 use crate::bytes::Bytes;
 use crate::check::leaks;
 use crate::cpython::objects::Gil;
+use crate::descriptor::Descriptor;
 use crate::heap::sampling::{self, Samples, Site, SpanView, Sum, View};
 use crate::ledger::{ACCOUNTS, Account, Scope};
 use pyhost_os::clock;
@@ -190,14 +191,16 @@ pub fn lines(out: &mut impl Write, in_handler: bool, shows_resident: bool) -> fm
     }
 }
 
-/// Writes the lines with the most live bytes, for a dossier; inside the allocator.
-pub fn lines_of_dossier(out: &mut impl Write) -> fmt::Result {
+/// Writes the lines with the most live bytes to stderr. Any thread, also inside the allocator.
+pub fn show() {
     const LINES: usize = 5;
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
     let render = |samples: &Samples, (): &(), out: &mut Rendered| {
         writeln!(out, "  lines with the most live bytes:")?;
         write_lines(samples, View::Live, LINES, out)
     };
-    write_rendered(rendered(true, |_| Some(()), render), out)
+    let _ = write_rendered(rendered(true, |_| Some(()), render), &mut out);
+    out.flush();
 }
 
 fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {

@@ -33,6 +33,7 @@ use derive_more::Display;
 pub use dossier::{describe_block, describe_refusal, first_refusal};
 pub use heaps::{describe_classes, describe_histogram, write_crowded_out};
 pub use leaks::write as write_leaks;
+pub use lines::show as show_lines;
 pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
 pub use metrics::metrics;
 pub use peak::AtPeak;
