@@ -12,12 +12,9 @@ use pyo3::ffi::{
     self, PyGetSetDef, PyMemAllocatorEx, PyMethodDef, PyObject, PyObjectArenaAllocator,
     PyType_Slot, PyType_Spec,
 };
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::OnceLock;
+use std::{cell::UnsafeCell, marker::PhantomData, ops::Deref, sync::OnceLock};
 
 /// The value of a function's or closure's own type.
 fn the<F: Copy>() -> F {

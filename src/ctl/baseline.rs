@@ -4,9 +4,8 @@
 //! `--live`: it goes when the process's file has gone (see `directory::forget_baselines`). A later
 //! one takes the place of an earlier, whole or not at all.
 
-use crate::document::Document;
-use crate::find;
 use crate::output::{Failure, print};
+use crate::{document::Document, find};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_record::directory::{self, Identity};

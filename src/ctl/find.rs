@@ -1,10 +1,8 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
-use crate::output::Failure;
-use crate::process::Usage;
+use crate::{output::Failure, process::Usage};
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
-use pyhost_record::metrics::Pid;
-use pyhost_record::{Record, Unreadable};
+use pyhost_record::{Record, Unreadable, metrics::Pid};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Display;

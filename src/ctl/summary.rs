@@ -4,8 +4,7 @@
 use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_ledger::header::{command_line, shortened};
-use pyhost_os::bytes::Bytes;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{bytes::Bytes, terminal_text::plain};
 use pyhost_record::{Record, table};
 use std::fmt::Write;
 

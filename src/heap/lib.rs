@@ -29,14 +29,12 @@ mod threads;
 use call_site::CallSite;
 use ledger::{Account, Gils};
 use mimalloc::ffi::{self, Theap};
-use mimalloc::gate::Closed;
 use mimalloc::heaps::{self, HEAPS};
-use mimalloc::pages::live_page;
+use mimalloc::{gate::Closed, pages::live_page};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{ptr::null_mut, sync::atomic::AtomicBool};
 use threads::thread_exit;
 use threads::thread_state::{state, thread_id};
 

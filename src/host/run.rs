@@ -24,8 +24,7 @@ use crate::{heap, process};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
+use std::{io::Write, os::unix::ffi::OsStrExt};
 
 /// Runs the host with the process's arguments; the exit status. `called` is the name that it was called by, if it is not the
 /// first of them.

@@ -14,14 +14,12 @@
 
 mod interpreter;
 
-use pyhost_os::strings::Strings;
-use pyhost_os::{process, sanitizers};
+use pyhost_os::{process, sanitizers, strings::Strings};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null;
+use std::{os::unix::fs::MetadataExt, ptr::null};
 
 /// A bad command line.
 const BAD_OPTION: i32 = 2;

@@ -5,16 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use crate::calls;
-use crate::errno::Errno;
-use crate::mapping::FromZeros;
-use crate::signals::SignalSet;
-use crate::system_call::system_call;
+use crate::{
+    calls, errno::Errno, mapping::FromZeros, signals::SignalSet, system_call::system_call,
+};
 use std::ffi::{CStr, c_int, c_void};
-use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::null;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::{ops::Range, ptr::null};
 
 /// An open descriptor, closed when dropped.
 ///

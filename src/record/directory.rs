@@ -9,10 +9,9 @@
 
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, Unreadable, archive};
-use pyhost_os::clock;
-use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
+use pyhost_os::{clock, errno::Errno};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

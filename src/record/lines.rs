@@ -4,12 +4,10 @@
 //! A request is a number in the header. The host looks for it in its slow path; so that it gets there soon, the upper bounds of
 //! its threads' cells are closed, as the host itself does when an account changes hands.
 
-use crate::directory::lines_beside;
-use crate::{open_regular, start_in_file};
+use crate::{directory::lines_beside, open_regular, start_in_file};
 use pyhost_ledger::CLOSED;
 use pyhost_ledger::header::{Header, LinesAnswer, LinesCell};
-use pyhost_os::errno::Errno;
-use pyhost_os::file::lock_region;
+use pyhost_os::{errno::Errno, file::lock_region};
 use pyhost_sampler::Samples;
 use pyhost_sampler::published::{is_whole, read};
 use std::fs::OpenOptions;

@@ -1,8 +1,7 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
-use super::chart::account_class;
 use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, swatch, table};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{BigBlock, Caps, Dossier, HeldClass, Total};
 use maud::{Markup, html};
 

@@ -6,9 +6,8 @@ use indexmap::IndexMap;
 use pyhost_record::origin::{is_users, package};
 use pyhost_record::output::format::NO_CALLS;
 use serde_json::{Value, json};
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fmt::{self, Display};
+use std::{cmp::Reverse, collections::HashMap};
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -19,11 +19,8 @@ use pyhost_os::terminal_text::plain;
 use rule::{Range, Rule};
 use run::{Run, Runner};
 use state::State;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, io::Write, ops::ControlFlow};
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
 /// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,

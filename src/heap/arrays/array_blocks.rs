@@ -24,9 +24,8 @@ use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};
 use crate::{NUMPY, sampling};
 use pyhost_os::mapping::give_pages_back;
-use std::hint::assert_unchecked;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{hint::assert_unchecked, ptr::null_mut};
 
 /// The largest alignment; mimalloc's pages begin on multiples of it.
 pub const MAX_ALIGNMENT: usize = 4096;

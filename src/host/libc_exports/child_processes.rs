@@ -11,13 +11,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::errno::Errno;
-use crate::ledger::HEADER;
 use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload::{self, Program};
-use crate::observe::exit_report;
-use crate::observe::report::Ending;
+use crate::{errno::Errno, ledger::HEADER, observe::exit_report, observe::report::Ending};
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;

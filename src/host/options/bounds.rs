@@ -1,7 +1,6 @@
 //! The options that bound memory, the bounded heap and caps, and what they cannot go with.
 
-use super::table::Values;
-use super::{Options, baked, native_account, refuse_if};
+use super::{Options, baked, native_account, refuse_if, table::Values};
 use crate::allocator::Allocator;
 use crate::error::Result;
 use crate::heap::bounded_heap::Size;

@@ -8,10 +8,8 @@ pub use pyhost_os::named::Named;
 use pyhost_os::{named, semicolon_list};
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
-use std::marker::PhantomData;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::str::FromStr;
+use std::{fmt::Display, marker::PhantomData, str::FromStr};
 
 /// Stands between the parts of a value.
 pub const COMMA: u8 = b',';

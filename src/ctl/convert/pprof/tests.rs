@@ -1,8 +1,7 @@
 use super::*;
 use crate::stacks::tests::{sample, sample_value};
 use flate2::read::GzDecoder;
-use std::collections::HashSet;
-use std::io::Read;
+use std::{collections::HashSet, io::Read};
 
 fn decoded(view: View) -> Profile {
     let bytes = bytes(&sample(), &Choice::of_view(view)).unwrap();

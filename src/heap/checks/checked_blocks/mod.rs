@@ -35,10 +35,8 @@ use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
 use crate::{bounded_heap, known_theap_of, make_theap, sampling};
 use record::{Record, State};
-use std::fmt::Display;
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{fmt::Display, ptr::null_mut, sync::atomic::AtomicBool};
 
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;

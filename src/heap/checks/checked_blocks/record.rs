@@ -5,13 +5,9 @@
 use crate::call_site::{After, CallSite, CallSiteCell};
 use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
-use crate::ledger::Account;
-use crate::mimalloc::heaps::is_checked;
-use crate::mimalloc::live_blocks::LiveBlock;
-use std::cell::Cell;
-use std::fmt;
-use std::sync::atomic::AtomicU64;
+use crate::{ledger::Account, mimalloc::heaps::is_checked, mimalloc::live_blocks::LiveBlock};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::{cell::Cell, fmt, sync::atomic::AtomicU64};
 
 /// The least pad on each side.
 const PAD: usize = 16;

@@ -36,11 +36,9 @@ use crate::sampling;
 use crate::threads::thread_state::{state, thread_id};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
-use std::fmt;
-use std::ops::Range;
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::{fmt, ops::Range, ptr::null_mut};
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;

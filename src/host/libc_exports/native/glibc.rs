@@ -9,9 +9,7 @@ use crate::descriptor::Descriptor;
 use crate::heap::{self, big_blocks};
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::mapping::{FromZeros, page_size};
-use std::ffi::c_int;
-use std::fmt::Write;
-use std::ptr::null_mut;
+use std::{ffi::c_int, fmt::Write, ptr::null_mut};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut u8 {

@@ -11,9 +11,8 @@
 
 #![allow(unsafe_code)]
 
-use super::mode::is_off_from_the_start;
 use super::next::{self, call};
-use super::{family, glibc};
+use super::{family, glibc, mode::is_off_from_the_start};
 use crate::libc_exports::assembly::{begin, end, go_on, if_arm};
 use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_char, c_void};

@@ -6,17 +6,13 @@
 
 use super::render;
 use crate::descriptor::{Descriptor, notice};
-use crate::errno::Errno;
 use crate::observe::report::{Destination, Ending, Format, Json, Report, Stats};
 use crate::observe::timeline::pages::{self, NoPage, Renderer};
 use crate::output::{self, Draft, Target};
-use crate::path_template::PathBuffer;
-use crate::process;
+use crate::{errno::Errno, path_template::PathBuffer, process};
 use pyhost_os::file::{Fd, rewind};
-use std::ffi::c_int;
 use std::fmt::{self, Display};
-use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
+use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
 
 /// The descriptor that the report goes to, and its file's device and inode at the start.
 static DESCRIPTOR: OnceLock<(c_int, (u64, u64))> = OnceLock::new();

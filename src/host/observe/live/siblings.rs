@@ -9,10 +9,8 @@ use crate::errno::Errno;
 use crate::header::ProcessState;
 use crate::ledger::HEADER;
 use crate::path_template::PathBuffer;
-use pyhost_os::bytes::Bytes;
-use pyhost_os::calls;
 use pyhost_os::file::{Fd, each_name};
-use pyhost_os::signals::STOPS;
+use pyhost_os::{bytes::Bytes, calls, signals::STOPS};
 use pyhost_record::{Killed, archive, was_killed};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,11 +1,8 @@
 //! A report as people read it: a table, or one closing line. Does not allocate.
 
 use super::{Ending, Report};
-use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
-use crate::libc_exports::native;
-use crate::python::numpy;
-use crate::resident::Source;
+use crate::{bytes::Bytes, libc_exports::native, python::numpy, resident::Source};
 use pyhost_record::table;
 use std::fmt::{self, Write};
 

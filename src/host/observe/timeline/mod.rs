@@ -29,12 +29,9 @@ use crate::{output, process};
 use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;
-use pyhost_os::signals::SignalSet;
-use pyhost_os::{clock, duration};
-use std::os::fd::AsRawFd;
-use std::str::FromStr;
+use pyhost_os::{clock, duration, signals::SignalSet};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::time::Duration;
+use std::{os::fd::AsRawFd, str::FromStr, time::Duration};
 
 pyhost_os::state! {
     static STATE: TimelineProcesses {

@@ -2,11 +2,8 @@
 //! would wait for its end too. So the host prints the errors at its own end. Beside them, the sampler's id, and whether it
 //! has written its last lines.
 
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use pyhost_os::cell::Published;
-use pyhost_os::forks::Child;
-use pyhost_os::{mapping, zeros_are_valid};
+use crate::{descriptor::notice, errno::Errno};
+use pyhost_os::{cell::Published, forks::Child, mapping, zeros_are_valid};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 

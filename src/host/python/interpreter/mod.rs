@@ -8,17 +8,12 @@
 mod executable;
 pub mod version;
 
-use crate::cpython::objects::Gil;
-use crate::descriptor::notice;
 use crate::error::{Error, Result};
-use crate::libc_exports::preload;
-use crate::process;
+use crate::{cpython::objects::Gil, descriptor::notice, libc_exports::preload, process};
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::{marker::PhantomData, mem::MaybeUninit, path::PathBuf};
 
 /// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
 /// initialisation.
