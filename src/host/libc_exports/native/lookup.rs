@@ -13,7 +13,7 @@
 
 use super::next::{self, call};
 use super::{family, glibc, mode::is_off_from_the_start};
-use crate::libc_exports::assembly::{begin, end, go_on, if_arm};
+use crate::libc_exports::assembly::{begin, by_processor, end, go_on, if_arm};
 use pyhost_os::process::libc_itself;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -169,11 +169,10 @@ extern "C" fn pyhost_no_dlopen() -> *mut c_void {
     null_mut()
 }
 
-/// Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
-/// `{missing}`: only the function behind this one knows what the caller's `RTLD_NEXT` is.
-#[cfg(target_arch = "x86_64")]
-macro_rules! find_next {
-    () => {
+// Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
+// `{missing}`: only the function behind this one knows what the caller's `RTLD_NEXT` is.
+by_processor! { find_next:
+    x86_64
         "cmp rdi, -1
         jne {missing}
         push rdi
@@ -187,12 +186,8 @@ macro_rules! find_next {
         test rax, rax
         je 2f
         ret
-        2:"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! find_next {
-    () => {
+        2:",
+    aarch64
         "cmn x0, #1
         b.ne 3f
         stp x29, x30, [sp, #-48]!
@@ -208,12 +203,8 @@ macro_rules! find_next {
         cbz x16, 2f
         mov x0, x16
         ret
-        2:"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! find_next {
-    () => {
+        2:",
+    arm
         "cmn r0, #1
         bne {missing}
         push {{r0, r1, r2, lr}}
@@ -224,7 +215,6 @@ macro_rules! find_next {
         cmp r12, #0
         movne r0, r12
         bxne lr"
-    };
 }
 
 macro_rules! look_up {
@@ -244,29 +234,18 @@ macro_rules! look_up {
 look_up!("dlsym", pyhost_dlsym, DLSYM);
 look_up!("dlvsym", pyhost_dlvsym, DLVSYM);
 
-/// Leaves out of the flags, the second argument, what is not passed on.
-#[cfg(target_arch = "x86_64")]
-macro_rules! leave_out {
-    () => {
-        "and esi, dword ptr [rip + {passed_on}]"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! leave_out {
-    () => {
+// Leaves out of the flags, the second argument, what is not passed on.
+by_processor! { leave_out:
+    x86_64 "and esi, dword ptr [rip + {passed_on}]",
+    aarch64
         "adrp x16, {passed_on}
         ldr w16, [x16, :lo12:{passed_on}]
-        and w1, w1, w16"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! leave_out {
-    () => {
+        and w1, w1, w16",
+    arm
         "ldr r12, 4f
         1: add r12, pc, r12
         ldr r12, [r12]
         and r1, r1, r12"
-    };
 }
 
 // dlopen(3) looks where the caller's object says, so it is jumped to.
