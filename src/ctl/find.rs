@@ -3,13 +3,9 @@
 use crate::{output::Failure, process::Usage};
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
 use pyhost_record::{Record, Unreadable, metrics::Pid};
-use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fmt::Display;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{collections::HashSet, ffi::OsStr, fmt::Display, io, os::unix::ffi::OsStrExt};
 
 /// How long a host may take to fill the file that it has just created.
 const FILLING: Duration = Duration::from_millis(2);

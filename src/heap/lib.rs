@@ -53,14 +53,12 @@ pub use hot::booking::{
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};
 pub use mimalloc::ffi::{ADDRESS_BITS, mi_version as version};
-pub use mimalloc::pages::is_in_page;
-pub use mimalloc::{gate, internal_blocks, pages};
+pub use mimalloc::{gate, internal_blocks, pages, pages::is_in_page};
 pub use pyhost_tensorflow::bfc;
 pub use sizes::{big_blocks, histogram, largest_classes};
 pub use system_memory::{address_limit, leak_check_addresses, retention};
 pub use tensorflow::{pool, region};
-pub use threads::thread_pointers;
-pub use threads::thread_state::thread_id as thread_number;
+pub use threads::{thread_pointers, thread_state::thread_id as thread_number};
 
 const NUMPY: usize = Account::Numpy as usize;
 const NATIVE: usize = Account::Native as usize;

@@ -321,8 +321,8 @@ fn run(command: &mut Command) {
 /// The symbols that the executable exports.
 fn exported() -> Vec<String> {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
-    let names = list.lines().map(str::trim);
-    let names = names.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.flat_map(str::split_whitespace);
     // In musl these are its own functions' names for each other.
     let names = names.filter(|name| !(is_static() && name.starts_with("__libc_")));
     names.map(str::to_owned).collect()

@@ -2,8 +2,7 @@
 //! they make: on the stack, without allocation, for signal handlers too.
 
 pub use crate::format::format_into;
-use crate::terminal_text::leading_text;
-use crate::{errno::Errno, file};
+use crate::{errno::Errno, file, terminal_text::leading_text};
 use std::ffi::{CStr, c_char};
 
 /// Whether a path template holds `%p`.

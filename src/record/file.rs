@@ -7,9 +7,8 @@
 
 use derive_more::Display;
 use pyhost_ledger::header::{Header, Magic, ProcessState};
-use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
-use pyhost_ledger::{Account, Ledger, Scope, Snapshot, UNIT, Zeros};
+use pyhost_ledger::{Account, Ledger, Scope, Snapshot, UNIT, Zeros, own::LARGEST_PAGE};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::{bytes::Bytes, signals::signal_name, terminal_text::plain};
 use std::fmt::{self, Write};

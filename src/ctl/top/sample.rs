@@ -8,13 +8,9 @@ use pyhost_ledger::{AccountFigures, Scope, Snapshot, header::ProcessState};
 use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
 use pyhost_record::{Record, SIZE, metrics::Pid};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 /// A host at the moment.
 pub struct SampledHost {

@@ -9,11 +9,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Block, Heap, Page, PageMap, Submap};
 pub use crate::mimalloc::ffi::{Arena, each_arena, each_thread};
 use crate::mimalloc::heaps::{self, HEAPS};
-use crate::{mimalloc::gate::Closed, threads::thread_state::thread_id};
+use crate::{ledger::Account, mimalloc::gate::Closed, threads::thread_state::thread_id};
 use pyhost_os::{errno::KeptErrno, mapping::give_pages_back, process::read_memory};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,9 +1,7 @@
 //! The kinds of values that options have: how each is read, and how it is written for children.
 
-use crate::bytes::Expected;
-use crate::check::leaks::Scope;
-use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
+use crate::{bytes::Expected, check::leaks::Scope, libc_exports::native::Mode};
 pub use pyhost_os::named::Named;
 use pyhost_os::{named, semicolon_list};
 use pyhost_record::directory::Setting;

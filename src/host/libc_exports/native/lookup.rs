@@ -14,20 +14,10 @@
 use super::next::{self, call};
 use super::{family, glibc, mode::is_off_from_the_start};
 use crate::libc_exports::assembly::{begin, by_processor, end, go_on, if_arm};
-use pyhost_os::process::libc_itself;
+use pyhost_os::{process::libc_itself, strings::c_text};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
-
-unsafe extern "C" {
-    // The exported functions (`mapped/calls.c`), for their addresses alone.
-    fn pyhost_exported_mmap();
-    fn pyhost_exported_mmap64();
-    fn pyhost_exported_munmap();
-    fn pyhost_exported_mremap();
-    fn pyhost_exported_mprotect();
-    fn pyhost_exported_madvise();
-}
 
 /// The family: the name, libc's own address, the host's.
 struct Twin {
@@ -36,39 +26,29 @@ struct Twin {
     exported: fn() -> *mut c_void,
 }
 
+/// The functions of each module, which have their own names; and those of `mapped/calls.c`, for their addresses alone.
 macro_rules! twins {
-    ($($function:path: $name:literal),* $(,)?) => {
-        static TWINS: [Twin; 22] = [$(Twin {
-            name: $name,
+    (in C: $($mapping:ident)*; $($module:ident: $($function:ident)*;)*) => {
+        mod in_c {
+            unsafe extern "C" {
+                $(#[link_name = concat!("pyhost_exported_", stringify!($mapping))] pub fn $mapping();)*
+            }
+        }
+        twins! { $($($module::$function)*)* $(in_c::$mapping)* }
+    };
+    ($($module:ident::$function:ident)*) => {
+        static TWINS: [Twin; [$(stringify!($function)),*].len()] = [$(Twin {
+            name: c_text(concat!(stringify!($function), "\0")),
             in_libc: AtomicPtr::new(null_mut()),
-            exported: || $function as *const c_void as *mut c_void,
+            exported: || $module::$function as *const c_void as *mut c_void,
         }),*];
     };
 }
 
 twins! {
-    family::malloc: c"malloc",
-    family::calloc: c"calloc",
-    family::realloc: c"realloc",
-    family::reallocarray: c"reallocarray",
-    family::free: c"free",
-    family::posix_memalign: c"posix_memalign",
-    family::aligned_alloc: c"aligned_alloc",
-    family::memalign: c"memalign",
-    family::valloc: c"valloc",
-    glibc::pvalloc: c"pvalloc",
-    family::malloc_usable_size: c"malloc_usable_size",
-    glibc::malloc_trim: c"malloc_trim",
-    glibc::mallinfo: c"mallinfo",
-    glibc::mallinfo2: c"mallinfo2",
-    glibc::malloc_stats: c"malloc_stats",
-    glibc::malloc_info: c"malloc_info",
-    pyhost_exported_mmap: c"mmap",
-    pyhost_exported_mmap64: c"mmap64",
-    pyhost_exported_munmap: c"munmap",
-    pyhost_exported_mremap: c"mremap",
-    pyhost_exported_mprotect: c"mprotect",
-    pyhost_exported_madvise: c"madvise",
+    in C: mmap mmap64 munmap mremap mprotect madvise;
+    family: malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc malloc_usable_size;
+    glibc: pvalloc malloc_trim mallinfo mallinfo2 malloc_stats malloc_info;
 }
 
 /// The flags of `dlopen` that are passed on. Read by assembly.

@@ -4,11 +4,8 @@
 //! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
 
 use super::{MOST_NAMED, Names};
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use crate::header::ProcessState;
-use crate::ledger::HEADER;
 use crate::path_template::PathBuffer;
+use crate::{descriptor::notice, errno::Errno, header::ProcessState, ledger::HEADER};
 use pyhost_os::file::{Fd, each_name};
 use pyhost_os::{bytes::Bytes, calls, signals::STOPS};
 use pyhost_record::{Killed, archive, was_killed};

@@ -38,10 +38,9 @@ pub use metrics::metrics;
 pub use peak::AtPeak;
 pub use pyhost_os::signals::signal_name;
 use pyhost_os::{cell::HeldLatest, clock::Utc};
-use pyhost_record::describe::describe_accounts;
 pub use pyhost_record::describe::{SCHEMA, Sink};
-use pyhost_record::figures;
 pub use pyhost_record::json::Json;
+use pyhost_record::{describe::describe_accounts, figures};
 use std::ffi::OsString;
 pub use text::{closing_line, table};
 

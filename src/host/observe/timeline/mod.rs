@@ -18,14 +18,9 @@ pub mod pages;
 mod sampler;
 pub mod trouble;
 
-use crate::bytes::Expected;
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use crate::ledger::HEADER;
-use crate::observe::pyhostctl_process;
-use crate::path_template::PathBuffer;
-use crate::process::Watched;
-use crate::{output, process};
+use crate::process;
+use crate::{bytes::Expected, descriptor::notice, errno::Errno, ledger::HEADER};
+use crate::{observe::pyhostctl_process, output, path_template::PathBuffer, process::Watched};
 use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;

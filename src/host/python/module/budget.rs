@@ -10,8 +10,7 @@ use crate::cpython::{self, objects::or_none};
 use crate::cpython::{attributes, class};
 use crate::heap::sampling::{self, UnitFigures};
 use crate::limit::budgets::{Budget, VARIABLE};
-use crate::{bytes::Bytes, cpython::contexts::take_error_back};
-use crate::{heap, python::hooks::domains};
+use crate::{bytes::Bytes, cpython::contexts::take_error_back, heap, python::hooks::domains};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{cell::Cell, ffi::CStr};
 
