@@ -49,6 +49,8 @@ macro_rules! by_processor {
         macro_rules! $name(() => { $aarch64 });
         #[cfg(target_arch = "arm")]
         macro_rules! $name(() => { $arm });
+        #[allow(unused_imports, reason = "of one file alone")]
+        pub(crate) use $name;
     };
 }
 
@@ -108,4 +110,4 @@ macro_rules! words {
     };
 }
 
-pub(crate) use {begin, by_processor, count, end, go_on, if_arm, words};
+pub(crate) use {begin, by_processor, end, if_arm, words};
