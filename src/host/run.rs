@@ -2,18 +2,15 @@
 
 use crate::allocator::Allocator;
 use crate::check::{faults, leaks, stacks};
-use crate::cpython::layout::unsafe_caps;
-use crate::cpython::objects::Gil;
-use crate::cpython::{self, frames, native_calls, threads};
+use crate::cpython::{self, frames, layout::unsafe_caps, native_calls, objects::Gil, threads};
 use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::forks::Fork;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
-use crate::limit::budgets;
 use crate::limit::caps::{self, cap_errors};
-use crate::limit::region;
+use crate::limit::{budgets, region};
 use crate::observe::report::{self, Ending, Facts};
 use crate::observe::{exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};

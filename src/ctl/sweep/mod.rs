@@ -9,8 +9,7 @@ mod rule;
 mod run;
 mod state;
 
-use crate::output;
-use crate::output::{Failure, print};
+use crate::output::{self, Failure, print};
 use clap::{Args, value_parser};
 use ending::End;
 use junit::Cases;

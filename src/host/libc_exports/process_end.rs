@@ -12,8 +12,7 @@
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload::{self, Program};
 use crate::observe::exit_report::dispositions::{self, set_handler};
-use crate::observe::report::Ending;
-use crate::observe::{exit_report, live};
+use crate::observe::{exit_report, live, report::Ending};
 use libc::sigaction as Action;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};

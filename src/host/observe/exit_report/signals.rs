@@ -22,8 +22,7 @@ use crate::heap::guards::Fault;
 use crate::heap::{checked_blocks, guards, sampling};
 use crate::libc_exports::native::lookup;
 use crate::limit::caps;
-use crate::observe::live;
-use crate::observe::report::Ending;
+use crate::observe::{live, report::Ending};
 use crate::process;
 use libc::{
     SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, siginfo_t,

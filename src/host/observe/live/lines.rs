@@ -9,14 +9,12 @@
 
 use super::mapping::{forget_lines, keep_lines};
 use super::own_path;
-use crate::cpython::frames;
-use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Returned};
+use crate::cpython::{frames, functions::add_pending_call};
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
-use crate::ledger::HEADER;
-use crate::ledger::header::LinesAnswer;
+use crate::ledger::{HEADER, header::LinesAnswer};
 use crate::observe::lines;
 use crate::path_template::PathBuffer;
 use crate::python::hooks::domains;

@@ -6,8 +6,7 @@ use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Module, Signature, Table, This,
 };
 use crate::cpython::objects::{Kind, Object, Raised, Returned};
-use crate::cpython::{self, objects::or_none};
-use crate::cpython::{attributes, class};
+use crate::cpython::{self, attributes, class, objects::or_none};
 use crate::heap::sampling::{self, UnitFigures};
 use crate::limit::budgets::{Budget, VARIABLE};
 use crate::{bytes::Bytes, cpython::contexts::take_error_back, heap, python::hooks::domains};
