@@ -169,10 +169,8 @@ impl<'a> Gil<'a> {
     /// A `str`.
     pub fn text(self, text: &str) -> Returned<'a> {
         let length = text.len() as isize;
-        self.take(python!(PyUnicode_FromStringAndSize(
-            text.as_ptr().cast(),
-            length
-        )))
+        let letters = text.as_ptr().cast();
+        self.take(python!(PyUnicode_FromStringAndSize(letters, length)))
     }
 
     makers! {

@@ -26,10 +26,8 @@ pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
     directory::forget_baselines(&folder);
     write(&folder, &kept, &document.into_report().1)
         .map_err(|error| Failure::of(&kept, format!("cannot be written ({error})")))?;
-    print(&format!(
-        "process {word}: its baseline is '{}'\n",
-        kept.display()
-    ))
+    let kept = kept.display();
+    print(&format!("process {word}: its baseline is '{kept}'\n"))
 }
 
 /// Writes a baseline into its folder in an open directory: in that one, whatever its path leads to.

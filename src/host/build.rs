@@ -188,10 +188,8 @@ fn link_python(link: &mut Link) {
     pyo3_build_config::use_pyo3_cfgs();
     println!("cargo::rustc-check-cfg=cfg(shares_calls)");
     let version = pyo3_build_config::get().version();
-    println!(
-        "cargo::rustc-env=PYHOST_PYTHON_VERSION={}.{}",
-        version.major, version.minor
-    );
+    let (major, minor) = (version.major, version.minor);
+    println!("cargo::rustc-env=PYHOST_PYTHON_VERSION={major}.{minor}");
     if std::env::var_os("PYO3_BUILD_EXTENSION_MODULE").is_some() {
         return;
     }

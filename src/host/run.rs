@@ -90,13 +90,8 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
     region::start(&options.region, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
-    let is_in_place = live::start(
-        &options.live,
-        samples,
-        &options.argv,
-        host_words,
-        &options.command,
-    )?;
+    let (argv, command) = (&options.argv, &options.command);
+    let is_in_place = live::start(&options.live, samples, argv, host_words, command)?;
     if !is_in_place {
         options.give_up_live();
     }
@@ -194,12 +189,8 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
         options.retain.name(),
     );
     live::describe(&facts);
-    exit_report::plan(
-        facts,
-        options.stats.take(),
-        options.closing_line,
-        options.leak_status,
-    );
+    let (stats, status) = (options.stats.take(), options.leak_status);
+    exit_report::plan(facts, stats, options.closing_line, status);
 }
 
 fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) -> Interpreter {
@@ -232,13 +223,10 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     }
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
-    leaks::start(
-        gil,
-        options.leak_check,
-        allocators.python,
-        allocators.debug_hooks,
-        std::mem::take(&mut options.leak_suppressions),
-    )?;
+    let python = allocators.python;
+    let hooks = allocators.debug_hooks;
+    let suppressions = std::mem::take(&mut options.leak_suppressions);
+    leaks::start(gil, options.leak_check, python, hooks, suppressions)?;
     let is_reported = exit_report::is_planned() || leaks::is_on();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);

@@ -74,10 +74,8 @@ fn start(mut words: Vec<OsString>) -> Failure {
     // SAFETY: strings, and arrays of such that end with null.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     let error = io::Error::last_os_error();
-    cannot_start(format!(
-        "'{}' cannot be started ({error})",
-        python.display()
-    ))
+    let python = python.display();
+    cannot_start(format!("'{python}' cannot be started ({error})"))
 }
 
 /// A text of the command line or the environment, none of which has a zero byte, with one at its end.

@@ -326,23 +326,14 @@ pub fn status_of(path: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
 /// What the system knows of the file of a name in an open folder; `flags` of fstatat(2).
 pub fn status_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
-    done(calls::fstatat(
-        folder.as_raw_fd(),
-        name.into(),
-        &mut found,
-        flags,
-    ))
-    .map(|()| found)
+    let (folder, name) = (folder.as_raw_fd(), name.into());
+    done(calls::fstatat(folder, name, &mut found, flags)).map(|()| found)
 }
 
 /// Whether the effective user may do with a file what `mode` of faccessat(2) says.
 pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
-    done(calls::faccessat(
-        libc::AT_FDCWD,
-        path.into(),
-        mode,
-        libc::AT_EACCESS,
-    ))
+    let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
+    done(calls::faccessat(folder, path.into(), mode, flags))
 }
 
 /// Reads the target of a symbolic link, cut if the buffer is full.

@@ -141,10 +141,9 @@ impl Identity {
 
     /// The name of its file.
     pub fn file_name(&self) -> String {
-        format!(
-            "{}-{}-{}-{}{SUFFIX}",
-            self.boot, self.pid_namespace, self.pid, self.start_ticks
-        )
+        let (boot, namespace) = (&self.boot, self.pid_namespace);
+        let (pid, ticks) = (self.pid, self.start_ticks);
+        format!("{boot}-{namespace}-{pid}-{ticks}{SUFFIX}")
     }
 
     /// The process of a file's name; None where it is no such name.

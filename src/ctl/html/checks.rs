@@ -57,9 +57,6 @@ pub fn faults(faults: &Faults) -> Markup {
         }
     };
     let titles: Titles = [&["rule"], &["requests it counted", "made to fail"], &[]];
-    table(
-        "Table of forced failures",
-        titles,
-        faults.rules.iter().map(row),
-    )
+    let rows = faults.rules.iter().map(row);
+    table("Table of forced failures", titles, rows)
 }

@@ -36,11 +36,8 @@ pub fn blocks(label: &str, blocks: &[BigBlock]) -> Markup {
             td { (place(block.file.as_deref(), block.line)) }
         }
     };
-    table(
-        label,
-        [&["account"], &["size", "age"], &["made at"]],
-        blocks.iter().map(row),
-    )
+    let titles: Titles = [&["account"], &["size", "age"], &["made at"]];
+    table(label, titles, blocks.iter().map(row))
 }
 
 fn dossier(dossier: &Dossier) -> Markup {

@@ -247,11 +247,8 @@ impl<'a> Table<'a> {
                 add(Subject::Named(name), *of_type, site);
             }
             if rest.bytes > 0 {
-                add(
-                    Subject::Unnamed("no object, or of a type that is not listed"),
-                    rest,
-                    site,
-                );
+                let unnamed = Subject::Unnamed("no object, or of a type that is not listed");
+                add(unnamed, rest, site);
             }
         }
         // A line that replaced its bytes by those of another stack has not grown: rows are summed before those that shrank

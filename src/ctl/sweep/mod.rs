@@ -232,10 +232,8 @@ impl<'a> Sweep<'a> {
 
     /// Reports how the runs ended.
     fn end(&self) -> Result<u8, Failure> {
-        let mut text = format!(
-            "pyhostctl: sweep of {}: {} runs",
-            self.subject, self.done.runs
-        );
+        let (subject, runs) = (&self.subject, self.done.runs);
+        let mut text = format!("pyhostctl: sweep of {subject}: {runs} runs");
         if self.done.earlier > 0 {
             text += &format!(" ({} of them earlier)", self.done.earlier);
         }

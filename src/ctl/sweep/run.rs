@@ -53,10 +53,8 @@ impl Run {
 
 /// The variable of `--fail` with these rules and a log.
 fn failing(rules: &str, log: &Path) -> OsString {
-    let log = semicolon_list::written(
-        &semicolon_list::written(log.as_os_str().as_bytes(), b','),
-        b';',
-    );
+    let log = &semicolon_list::written(log.as_os_str().as_bytes(), b',');
+    let log = semicolon_list::written(log, b';');
     OsString::from_vec([rules.as_bytes(), b";log=", &log].concat())
 }
 

@@ -196,12 +196,8 @@ fn become_program(
             libc::dup2(stream, number);
         }
         own.close_but(&mut [0, 1, 2]);
-        libc::syscall(
-            libc::SYS_execve,
-            program.as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-        );
+        let (arguments, environment) = (arguments.as_ptr(), environment.as_ptr());
+        libc::syscall(libc::SYS_execve, program.as_ptr(), arguments, environment);
     }
     process::end_now(NOT_STARTED)
 }

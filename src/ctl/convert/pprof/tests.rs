@@ -19,10 +19,8 @@ fn text(profile: &Profile, index: i64) -> &str {
 #[test]
 fn a_sample_of_each_thread_has_its_name() {
     let report = crate::model::Report::of_json(&sample_value().to_string()).unwrap();
-    let profile = profile(
-        &Stacks::by_thread(&report).unwrap(),
-        &Choice::of_view(View::Live),
-    );
+    let stacks = &Stacks::by_thread(&report).unwrap();
+    let profile = profile(stacks, &Choice::of_view(View::Live));
     let of_thread = |name: &str| -> i64 {
         let has_it = |sample: &&Sample| {
             let label = |label: &Label| [text(&profile, label.key), text(&profile, label.str)];

@@ -304,11 +304,8 @@ impl fmt::Display for Written<'_> {
         let (front, _) = hooks_of(self.record.account());
         let is_inside = usize::try_from(offset).is_ok_and(|at| at < self.record.size());
         let expected = if is_inside { DEAD } else { FORBIDDEN };
-        let (record, freed, at) = (
-            &self.record,
-            self.record.freed_at(),
-            offset - front as isize,
-        );
+        let (record, at) = (&self.record, offset - front as isize);
+        let freed = record.freed_at();
         write!(out, "{record} was written to after it was freed{freed}: ")?;
         write!(out, "byte {at} is 0x{value:02x}, expected 0x{expected:02x}")
     }

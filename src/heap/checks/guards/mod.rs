@@ -243,10 +243,8 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let account = self.account();
-        let (asked, name) = (
-            out_of_bounds::asked_of(account, self.size()),
-            account.name(),
-        );
+        let asked = out_of_bounds::asked_of(account, self.size());
+        let (asked, name) = (asked, account.name());
         let made = self.made.get().after("allocated at");
         write!(
             out,

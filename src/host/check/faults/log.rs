@@ -107,10 +107,8 @@ fn write(log: &Log, line: &[u8]) {
         if log.is_created {
             discard(log, descriptor);
         }
-        notice(format_args!(
-            "--fail log: cannot write '{}': {error}",
-            log.path.shown()
-        ));
+        let path = log.path.shown();
+        notice(format_args!("--fail log: cannot write '{path}': {error}"));
     }
 }
 

@@ -293,14 +293,8 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         memory::add_stacks(&mut far);
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    let mut blocks = reach::find(
-        closed,
-        accounts(),
-        arrays,
-        [&ranges, &far],
-        front(),
-        &mut broken,
-    )?;
+    let places: [&[_]; 2] = [&ranges, &far];
+    let mut blocks = reach::find(closed, accounts(), arrays, places, front(), &mut broken)?;
     let memory = reach::Readable(&ranges);
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),

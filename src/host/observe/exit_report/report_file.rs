@@ -74,10 +74,8 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     let target = match output::look(&mut path) {
         Ok(target) => target,
         Err(refusal) => {
-            return notice(format_args!(
-                "cannot write the report: '{}' {refusal}",
-                path.shown()
-            ));
+            let path = path.shown();
+            return notice(format_args!("cannot write the report: '{path}' {refusal}"));
         }
     };
     let written = match target {

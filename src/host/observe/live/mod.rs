@@ -286,10 +286,8 @@ fn report_killed(mut killed: Vec<Record>, directory: &Path) {
     let more = killed.len().saturating_sub(MOST_NAMED);
     if more > 0 {
         let folder = directory.join(directory::ARCHIVE);
-        notice(format_args!(
-            "{more} more were killed; see {}",
-            folder.display()
-        ));
+        let folder = folder.display();
+        notice(format_args!("{more} more were killed; see {folder}"));
     }
 }
 

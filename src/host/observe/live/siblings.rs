@@ -29,10 +29,8 @@ pub fn archive(names: &Names) {
         archive::trim(&folder);
     }
     if reported > MOST_NAMED {
-        notice(format_args!(
-            "{} more siblings were killed",
-            reported - MOST_NAMED
-        ));
+        let more = reported - MOST_NAMED;
+        notice(format_args!("{more} more siblings were killed"));
     }
 }
 

@@ -90,12 +90,9 @@ fn row(
     out: &mut impl Write,
 ) -> fmt::Result {
     let live = report.live().account(account);
-    table::row(
-        out,
-        account.name(),
-        [live.live_bytes, figures.peak_bytes],
-        [live.live_blocks, figures.total_blocks],
-    )?;
+    let bytes = [live.live_bytes, figures.peak_bytes];
+    let blocks = [live.live_blocks, figures.total_blocks];
+    table::row(out, account.name(), bytes, blocks)?;
     writeln!(out)?;
     for (count, what) in [
         (figures.refused, "refused"),

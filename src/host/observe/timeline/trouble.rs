@@ -87,9 +87,9 @@ pub fn report() {
     ] {
         let error = of(output).map_or(0, |place| place.load(Relaxed));
         if error != 0 && !STATE.is_reported.swap(true, Relaxed) {
+            let error = Errno(error);
             notice(format_args!(
-                "{name}: the file could not be written ({}){rest}",
-                Errno(error)
+                "{name}: the file could not be written ({error}){rest}"
             ));
         }
     }

@@ -67,10 +67,11 @@ pub fn preinitialize(arguments: &Arguments) {
     // SAFETY: the first call fills the structure; the strings outlive the process.
     unsafe {
         ffi::PyPreConfig_InitPythonConfig(config.as_mut_ptr());
+        let words = arguments.pointers.as_ptr().cast_mut();
         check(ffi::Py_PreInitializeFromBytesArgs(
             config.as_ptr(),
             arguments.count(),
-            arguments.pointers.as_ptr().cast_mut(),
+            words,
         ));
     }
 }
@@ -88,11 +89,8 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
     // process.
     unsafe {
         ffi::PyConfig_InitPythonConfig(config);
-        check(ffi::PyConfig_SetBytesArgv(
-            config,
-            arguments.count(),
-            arguments.pointers.as_ptr().cast_mut().cast(),
-        ));
+        let words = arguments.pointers.as_ptr().cast_mut().cast();
+        check(ffi::PyConfig_SetBytesArgv(config, arguments.count(), words));
         let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
         let name = OsStr::from_bytes(name.unwrap_or_default().to_bytes());
         // A preloaded host is inside the python that was called: that finds itself.

@@ -83,11 +83,10 @@ fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
 
 fn repr(limiter: This<'_, Limiter>) -> Returned<'_> {
     let state = limiter.open.get().map_or("", |_| ", open");
-    limiter.gil().text(&format!(
-        "<pyhost.limit of {} on {}{state}>",
-        Bytes(limiter.bytes),
-        limiter.scope.name()
-    ))
+    let (bytes, scope) = (Bytes(limiter.bytes), limiter.scope.name());
+    limiter
+        .gil()
+        .text(&format!("<pyhost.limit of {bytes} on {scope}{state}>"))
 }
 
 static METHODS: Table<Method<Limiter>, 2> = Table::new([

@@ -210,9 +210,9 @@ fn check_node(node: u32) -> Result<()> {
     }
     if !nodes.contains(&node) {
         let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        let names = names.join(", ");
         return Err(Error::option(format!(
-            "--numpy numa: bad value '{node}'; expected one of {}",
-            names.join(", ")
+            "--numpy numa: bad value '{node}'; expected one of {names}"
         )));
     }
     Ok(())

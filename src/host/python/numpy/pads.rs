@@ -74,12 +74,8 @@ unsafe fn check<'a>(pointer: *mut u8) -> &'a mut Record {
         let record = &mut *record(pointer);
         if record.mark != LIVE {
             checked_blocks::refuse_if_freed(pointer, "free()");
-            fail(
-                pointer,
-                record,
-                "freed before, or its record overwritten",
-                None,
-            );
+            let why = "freed before, or its record overwritten";
+            fail(pointer, record, why, None);
         }
         let front = lead() - size_of::<Record>();
         let damaged = |start: *mut u8, length: usize| {

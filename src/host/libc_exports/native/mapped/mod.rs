@@ -461,13 +461,8 @@ pub fn purge() {
     for control in known.iter().filter_map(|(_, control)| *control) {
         // SAFETY: of all arenas (MALLCTL_ARENAS_ALL); the call takes and gives nothing. A library that allocates is not unloaded.
         unsafe {
-            control(
-                c"arena.4096.purge".as_ptr(),
-                null_mut(),
-                null_mut(),
-                null_mut(),
-                0,
-            )
+            let purge = c"arena.4096.purge".as_ptr();
+            control(purge, null_mut(), null_mut(), null_mut(), 0)
         };
     }
 }
