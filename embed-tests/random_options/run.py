@@ -29,6 +29,7 @@ OPTIONS = [
     ["--cap=1G", "--cap=90%", "--cap=obj=700M", "--cap=native=1G"],
     ["--soft-cap=900M", "--soft-cap=mem=500M"],
     ["--cap-share=2"],
+    ["--recycle-at=64M", "--recycle-at=8M,signal=USR2"],
     ["--numpy=pool", "--numpy=bfc", "--numpy=system", "--numpy=align=256", "--numpy=bfc,align=256"],
     ["--region=256M", "--region=1G", "--region=256M,huge-pages"],
     ["--fail=when=open", "--fail=obj=900000000", "--fail=above=2G", "--fail=above=2G,log={}/fail.log"],

@@ -5,11 +5,8 @@
 use super::functions::This;
 use super::objects::{Gil, Object, Owned, Raised};
 use pyo3::ffi::{self, PyObject};
-use std::ffi::CStr;
-use std::marker::PhantomData;
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{ffi::CStr, marker::PhantomData, ptr::null_mut, sync::atomic::AtomicPtr};
 
 // SAFETY: as `frames.c` defines them; the first wants a context variable.
 unsafe extern "C" {

@@ -551,7 +551,7 @@ void pyhost_take_error_back(void)
 }
 
 /* Whether the garbage collector of the main interpreter runs: what allocates may be a finalizer of anybody's. */
-_Bool pyhost_is_collecting(void) { return IS_COLLECTING; }
+_Bool pyhost_is_collecting(void) { return PyInterpreterState_Main()->gc.collecting; }
 
 #else
 

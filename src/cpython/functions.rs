@@ -12,12 +12,9 @@ use pyo3::ffi::{
     self, PyGetSetDef, PyMemAllocatorEx, PyMethodDef, PyObject, PyObjectArenaAllocator,
     PyType_Slot, PyType_Spec,
 };
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::OnceLock;
+use std::{cell::UnsafeCell, marker::PhantomData, ops::Deref, sync::OnceLock};
 
 /// The value of a function's or closure's own type.
 fn the<F: Copy>() -> F {
@@ -493,14 +490,8 @@ pub fn add_class<'a, T, const N: usize>(
     let dealloc = Slot::of(ffi::Py_tp_dealloc, dealloc::<T> as *mut c_void);
     let slots = Slots(slots, [doc, dealloc, Slot::of(0, null_mut())]);
     let size = size_of::<Instance<T>>();
-    let class = class(
-        module.gil(),
-        qualified,
-        size,
-        module.pointer(),
-        null_mut(),
-        slots,
-    )?;
+    let (gil, owner) = (module.gil(), module.pointer());
+    let class = class(gil, qualified, size, owner, null_mut(), slots)?;
     module.set_attribute(&qualified[c"pyhost.".count_bytes()..], &class)
 }
 
@@ -638,11 +629,8 @@ impl<'a> Gil<'a> {
         // SAFETY: attached; the entry is static.
         unsafe {
             let definition = method.entries.get().cast();
-            self.owned(ffi::PyCFunction_NewEx(
-                definition,
-                none.pointer(),
-                null_mut(),
-            ))
+            let function = ffi::PyCFunction_NewEx(definition, none.pointer(), null_mut());
+            self.owned(function)
         }
     }
 }

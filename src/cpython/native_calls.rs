@@ -10,9 +10,7 @@ use super::{frames, threads, waiting};
 use crate::heap::sampling::{Call, NativeCall, Step};
 use pyhost_os::cell::Exclusive;
 use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
-use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
-use std::sync::OnceLock;
+use std::{ops::Range, os::unix::ffi::OsStringExt, sync::OnceLock};
 
 type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
 

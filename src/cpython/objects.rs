@@ -17,12 +17,9 @@
 #![allow(unsafe_code)]
 
 use pyo3::ffi::{self, PyObject};
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr::{NonNull, null, null_mut};
-use std::time::Duration;
+use std::{cell::UnsafeCell, marker::PhantomData, ops::Deref, time::Duration};
 
 /// The calling thread is attached to an interpreter: it holds the GIL, if there is one.
 #[derive(Clone, Copy)]
@@ -172,10 +169,8 @@ impl<'a> Gil<'a> {
     /// A `str`.
     pub fn text(self, text: &str) -> Returned<'a> {
         let length = text.len() as isize;
-        self.take(python!(PyUnicode_FromStringAndSize(
-            text.as_ptr().cast(),
-            length
-        )))
+        let letters = text.as_ptr().cast();
+        self.take(python!(PyUnicode_FromStringAndSize(letters, length)))
     }
 
     makers! {

@@ -11,9 +11,8 @@ use crate::heap::ADDRESS_BITS;
 use crate::layout::{CLASS_STEP, POOL_SIZE, SIZE_INDEX_OFFSET};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::{Mapped, advise_huge_pages};
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::AcqRel;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::{ptr::null_mut, sync::atomic::Ordering::AcqRel};
 
 /// The unit of the bitmap: the least pool, whatever the size of a page. Arenas are made of whole ones.
 const UNIT_SHIFT: usize = 12;

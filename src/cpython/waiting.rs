@@ -18,9 +18,7 @@
 use super::frames::{Taker, give_calls};
 use crate::heap::pages;
 use crate::heap::sampling::{Call, HOSTS_FILE, Step};
-use pyhost_os::clock::nanoseconds;
-use pyhost_os::errno::KeptErrno;
-use pyhost_os::process::system_call_of;
+use pyhost_os::{clock::nanoseconds, errno::KeptErrno, process::system_call_of};
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

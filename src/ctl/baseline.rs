@@ -4,9 +4,8 @@
 //! `--live`: it goes when the process's file has gone (see `directory::forget_baselines`). A later
 //! one takes the place of an earlier, whole or not at all.
 
-use crate::document::Document;
-use crate::find;
 use crate::output::{Failure, print};
+use crate::{document::Document, find};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_record::directory::{self, Identity};
@@ -27,10 +26,8 @@ pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
     directory::forget_baselines(&folder);
     write(&folder, &kept, &document.into_report().1)
         .map_err(|error| Failure::of(&kept, format!("cannot be written ({error})")))?;
-    print(&format!(
-        "process {word}: its baseline is '{}'\n",
-        kept.display()
-    ))
+    let kept = kept.display();
+    print(&format!("process {word}: its baseline is '{kept}'\n"))
 }
 
 /// Writes a baseline into its folder in an open directory: in that one, whatever its path leads to.

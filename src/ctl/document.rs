@@ -4,11 +4,8 @@
 //! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
 //! the code that prints them makes the texts plain.
 
-use crate::find::path_of;
 use crate::model::{Report, SampledLines};
-use crate::output::Failure;
-use crate::process::identity_of;
-use crate::summary::Summary;
+use crate::{find::path_of, output::Failure, process::identity_of, summary::Summary};
 use pyhost_os::clock;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::{samples_of, unwritten_samples};

@@ -1,17 +1,11 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
-use crate::output::Failure;
-use crate::process::Usage;
+use crate::{output::Failure, process::Usage};
 use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
-use pyhost_record::metrics::Pid;
-use pyhost_record::{Record, Unreadable};
-use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fmt::Display;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use pyhost_record::{Record, Unreadable, metrics::Pid};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{collections::HashSet, ffi::OsStr, fmt::Display, io, os::unix::ffi::OsStrExt};
 
 /// How long a host may take to fill the file that it has just created.
 const FILLING: Duration = Duration::from_millis(2);

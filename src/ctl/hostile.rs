@@ -1,13 +1,10 @@
 //! The readers of foreign bytes: each reads them or refuses them in one line, nothing panics, and the output holds only letters and
 //! line ends. The fuzz targets call the functions; the tests give them what is mutated by a fixed seed.
 
-use crate::document::text_of;
 use crate::model::{Report, SampledLines};
-use crate::stacks::Stacks;
 use crate::stacks::tests::{assert_plain, mutated, sample_value};
-use crate::summary::Summary;
-use crate::symbols::Symbols;
-use crate::{convert, diff, html, lines, serve, symbolize, top};
+use crate::{convert, document::text_of, stacks::Stacks, summary::Summary, symbols::Symbols};
+use crate::{diff, html, lines, serve, symbolize, top};
 use pyhost_ledger::header::Header;
 use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};

@@ -4,9 +4,7 @@ use crate::output::{Failure, print};
 use crate::{output, sweep};
 use clap::Args;
 use serde_json::{Value, json};
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::{fs, io};
+use std::{ffi::OsString, fs, io, path::PathBuf};
 
 /// The name that notebooks show.
 const DISPLAY: &str = "Python (pyhost)";

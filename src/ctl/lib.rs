@@ -33,8 +33,7 @@ pub use cli::Cli;
 use cli::Command;
 use output::Failure;
 use pyhost_os::terminal_text::plain;
-use std::io::Write;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 /// Runs the command line of the process; its exit status.
 pub fn main() -> ExitCode {

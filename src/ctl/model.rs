@@ -13,8 +13,7 @@ pub use of_record::whole;
 
 use indexmap::IndexMap;
 use pyhost_os::terminal_text::plain;
-use pyhost_record::describe::SCHEMA;
-use pyhost_record::table::HighestResident;
+use pyhost_record::{describe::SCHEMA, table::HighestResident};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt::Write;

@@ -1,14 +1,9 @@
 //! How a command fails, what it prints, the path of its `-o`, and whether a terminal may have colours.
 
-use pyhost_os::errno::Errno;
-use pyhost_os::path_template::PathBuffer;
+use pyhost_os::{errno::Errno, path_template::PathBuffer};
 use pyhost_record::output::{self, OutputError, Target};
-use std::ffi::OsStr;
-use std::fmt::Display;
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{ffi::OsStr, fmt::Display, fs::File, os::unix::ffi::OsStrExt, path::Path};
 
 /// Writes bytes to a path: a file, whole or not at all, or a device, a FIFO or an open descriptor,
 /// which are written into.

@@ -1,9 +1,7 @@
 //! `pyhostctl report`: the reports of processes that run or were killed, made of their files, and reports as tables.
 
-use crate::document::Document;
-use crate::find;
-use crate::model::escaped;
 use crate::output::{Failure, print};
+use crate::{document::Document, find, model::escaped};
 use clap::Args;
 use std::path::Path;
 

@@ -4,8 +4,7 @@
 use crate::model::{Account, Caps, Process, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_ledger::header::{command_line, shortened};
-use pyhost_os::bytes::Bytes;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{bytes::Bytes, terminal_text::plain};
 use pyhost_record::{Record, table};
 use std::fmt::Write;
 
@@ -65,12 +64,9 @@ impl Summary {
         let _ = table::titles(&mut text);
         let _ = writeln!(text, "{:>9}{:>8}", "refused", "failed");
         for (name, row) in self.accounts() {
-            let _ = table::row(
-                &mut text,
-                &plain(name),
-                [row.live_bytes, row.peak_bytes].map(count),
-                [row.live_blocks, row.total_blocks].map(count),
-            );
+            let sizes = [row.live_bytes, row.peak_bytes].map(count);
+            let blocks = [row.live_blocks, row.total_blocks].map(count);
+            let _ = table::row(&mut text, &plain(name), sizes, blocks);
             let _ = writeln!(text, "{:>9}{:>8}", row.refused, row.failed);
         }
         let _ = table::total(&mut text, count(total.live_bytes), count(total.peak_bytes));

@@ -4,8 +4,7 @@
 use crate::output::{Failure, print_bytes};
 use crate::symbols::{Place, Symbols};
 use clap::Args;
-use pyhost_os::clock::Utc;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{clock::Utc, terminal_text::plain};
 use std::io::Read;
 
 /// Copies a text from standard input to standard output. A line such as

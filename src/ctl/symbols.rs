@@ -6,12 +6,10 @@
 //! only regular files are opened.
 
 use addr2line::Loader;
-use object::Object;
-use object::read::ReadCache;
+use object::{Object, read::ReadCache};
 use pyhost_os::clock::Utc;
 use pyhost_record::open_regular;
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::{collections::HashMap, os::unix::fs::MetadataExt};
 
 /// A call of a function, by its source if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! The heap's part of a fork. The layer above calls these from its handlers of `pthread_atfork`.
 
-use crate::ledger::LEDGER;
-use crate::mimalloc::gate;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{bounded_heap, sampling};
+use crate::{bounded_heap, ledger::LEDGER, mimalloc::gate, sampling};
 use pyhost_os::forks::Child;
 
 /// In the thread that forks: keeps others out of mimalloc.

@@ -29,14 +29,12 @@ mod threads;
 use call_site::CallSite;
 use ledger::{Account, Gils};
 use mimalloc::ffi::{self, Theap};
-use mimalloc::gate::Closed;
 use mimalloc::heaps::{self, HEAPS};
-use mimalloc::pages::live_page;
+use mimalloc::{gate::Closed, pages::live_page};
 use pyhost_ledger::{self as ledger, resident};
 use pyhost_os::{bytes, descriptor, errno, process};
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{ptr::null_mut, sync::atomic::AtomicBool};
 use threads::thread_exit;
 use threads::thread_state::{state, thread_id};
 
@@ -55,14 +53,12 @@ pub use hot::booking::{
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};
 pub use mimalloc::ffi::{ADDRESS_BITS, mi_version as version};
-pub use mimalloc::pages::is_in_page;
-pub use mimalloc::{gate, internal_blocks, pages};
+pub use mimalloc::{gate, internal_blocks, pages, pages::is_in_page};
 pub use pyhost_tensorflow::bfc;
 pub use sizes::{big_blocks, histogram, largest_classes};
 pub use system_memory::{address_limit, leak_check_addresses, retention};
 pub use tensorflow::{pool, region};
-pub use threads::thread_pointers;
-pub use threads::thread_state::thread_id as thread_number;
+pub use threads::{thread_pointers, thread_state::thread_id as thread_number};
 
 const NUMPY: usize = Account::Numpy as usize;
 const NATIVE: usize = Account::Native as usize;

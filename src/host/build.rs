@@ -188,10 +188,8 @@ fn link_python(link: &mut Link) {
     pyo3_build_config::use_pyo3_cfgs();
     println!("cargo::rustc-check-cfg=cfg(shares_calls)");
     let version = pyo3_build_config::get().version();
-    println!(
-        "cargo::rustc-env=PYHOST_PYTHON_VERSION={}.{}",
-        version.major, version.minor
-    );
+    let (major, minor) = (version.major, version.minor);
+    println!("cargo::rustc-env=PYHOST_PYTHON_VERSION={major}.{minor}");
     if std::env::var_os("PYO3_BUILD_EXTENSION_MODULE").is_some() {
         return;
     }
@@ -321,8 +319,8 @@ fn run(command: &mut Command) {
 /// The symbols that the executable exports.
 fn exported() -> Vec<String> {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
-    let names = list.lines().map(str::trim);
-    let names = names.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.flat_map(str::split_whitespace);
     // In musl these are its own functions' names for each other.
     let names = names.filter(|name| !(is_static() && name.starts_with("__libc_")));
     names.map(str::to_owned).collect()

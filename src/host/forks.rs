@@ -4,11 +4,8 @@
 //! registered before those of any library that the script loads: this list runs last before a fork, and first after it.
 //! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in `crate::libc_exports::child_processes`.
 
-use crate::cpython::threads;
-use crate::heap;
-use crate::libc_exports::native::mapped;
-use crate::limit::recycling;
 use crate::observe::{exit_report, live};
+use crate::{cpython::threads, heap, libc_exports::native::mapped, limit::recycling};
 use pyhost_os::forks::{AtFork, Child};
 
 pub struct Fork;

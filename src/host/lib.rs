@@ -27,8 +27,7 @@ use pyhost_record::output;
 pub use libc_exports::native::next::Symbol;
 pub use libc_exports::native::stand_aside;
 pub use libc_exports::preload;
-pub use options::early::is_mimallocs;
-pub use options::{Help, command};
+pub use options::{Help, command, early::is_mimallocs};
 pub use pyhost_os::strings::{ProcessArguments, Strings};
 use std::ffi::CStr;
 

@@ -2,18 +2,15 @@
 
 use crate::allocator::Allocator;
 use crate::check::{faults, leaks, stacks};
-use crate::cpython::layout::unsafe_caps;
-use crate::cpython::objects::Gil;
-use crate::cpython::{self, frames, native_calls, threads};
+use crate::cpython::{self, frames, layout::unsafe_caps, native_calls, objects::Gil, threads};
 use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::forks::Fork;
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
-use crate::limit::budgets;
 use crate::limit::caps::{self, cap_errors};
-use crate::limit::{recycling, region};
+use crate::limit::{budgets, recycling, region};
 use crate::observe::report::{self, Ending, Facts};
 use crate::observe::{exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};
@@ -24,8 +21,7 @@ use crate::{heap, process};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
+use std::{io::Write, os::unix::ffi::OsStrExt};
 
 /// Runs the host with the process's arguments; the exit status. `called` is the name that it was called by, if it is not the
 /// first of them.
@@ -94,13 +90,8 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
     region::start(&options.region, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
-    let is_in_place = live::start(
-        &options.live,
-        samples,
-        &options.argv,
-        host_words,
-        &options.command,
-    )?;
+    let (argv, command) = (&options.argv, &options.command);
+    let is_in_place = live::start(&options.live, samples, argv, host_words, command)?;
     if !is_in_place {
         options.give_up_live();
     }
@@ -198,12 +189,8 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
         options.retain.name(),
     );
     live::describe(&facts);
-    exit_report::plan(
-        facts,
-        options.stats.take(),
-        options.closing_line,
-        options.leak_status,
-    );
+    let (stats, status) = (options.stats.take(), options.leak_status);
+    exit_report::plan(facts, stats, options.closing_line, status);
 }
 
 fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) -> Interpreter {
@@ -237,13 +224,10 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
     recycling::start(options.recycling, report::show_lines);
-    leaks::start(
-        gil,
-        options.leak_check,
-        allocators.python,
-        allocators.debug_hooks,
-        std::mem::take(&mut options.leak_suppressions),
-    )?;
+    let python = allocators.python;
+    let hooks = allocators.debug_hooks;
+    let suppressions = std::mem::take(&mut options.leak_suppressions);
+    leaks::start(gil, options.leak_check, python, hooks, suppressions)?;
     let is_reported = exit_report::is_planned() || leaks::is_on();
     if is_reported || faults::is_on() || timeline::brief::descriptor() >= 0 {
         module::watch_script_end(gil);

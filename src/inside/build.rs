@@ -6,9 +6,7 @@ fn main() {
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo gives a folder"));
     // target/PROFILE/build/pyhost-inside-HASH/out
     let folder = out.ancestors().nth(3).expect("the folder of the profile");
-    std::fs::write(
-        folder.join("pyhost-inside.arguments"),
-        arguments.replace('\t', "\n"),
-    )
-    .expect("the folder of the profile can be written");
+    let arguments = arguments.replace('\t', "\n");
+    std::fs::write(folder.join("pyhost-inside.arguments"), arguments)
+        .expect("the folder of the profile can be written");
 }

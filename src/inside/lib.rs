@@ -10,8 +10,7 @@
 
 use pyhost_host::{ProcessArguments, Strings, Symbol};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::null;
-use std::sync::OnceLock;
+use std::{ptr::null, sync::OnceLock};
 
 /// What the launcher said; none in a program that it did not mean.
 static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();

@@ -14,14 +14,12 @@
 
 mod interpreter;
 
-use pyhost_os::strings::Strings;
-use pyhost_os::{process, sanitizers};
+use pyhost_os::{process, sanitizers, strings::Strings};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null;
+use std::{os::unix::fs::MetadataExt, ptr::null};
 
 /// A bad command line.
 const BAD_OPTION: i32 = 2;
@@ -76,10 +74,8 @@ fn start(mut words: Vec<OsString>) -> Failure {
     // SAFETY: strings, and arrays of such that end with null.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     let error = io::Error::last_os_error();
-    cannot_start(format!(
-        "'{}' cannot be started ({error})",
-        python.display()
-    ))
+    let python = python.display();
+    cannot_start(format!("'{python}' cannot be started ({error})"))
 }
 
 /// A text of the command line or the environment, none of which has a zero byte, with one at its end.

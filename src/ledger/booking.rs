@@ -19,10 +19,9 @@
 //! A peak is that of a *segment*, which begins at the start or when [`super::segment`] ended the one
 //! before; the highest of the ended ones is kept beside it.
 
-use super::account::Account;
 use super::ceiling::{Reach, Scope, grant};
 use super::shared::{CHANGING, EXACT, Ledger, WINDOWED};
-use super::slot::Slot;
+use super::{account::Account, slot::Slot};
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

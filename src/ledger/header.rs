@@ -10,8 +10,7 @@
 #![deny(unsafe_code)]
 
 use crate::layout::{UNIT, Zeros, stored};
-use pyhost_os::signals::signal_words;
-use pyhost_os::terminal_text::leading_text;
+use pyhost_os::{signals::signal_words, terminal_text::leading_text};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 

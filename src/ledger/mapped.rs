@@ -2,9 +2,7 @@
 //! a signal handler and past a thread's destructors. A booking is as rare as a system call, so it
 //! needs no cell of the thread's own: live bytes and peak are exact.
 
-use super::account::Account;
-use super::booking::raise;
-use super::shared::Ledger;
+use super::{account::Account, booking::raise, shared::Ledger};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Ledger {

@@ -6,11 +6,9 @@
 
 #![deny(unsafe_code)]
 
-use crate::Ledger;
-use crate::header::Header;
 use crate::layout::{UNIT, Zeros};
-use std::ops::Range;
-use std::sync::atomic::AtomicU64;
+use crate::{Ledger, header::Header};
+use std::{ops::Range, sync::atomic::AtomicU64};
 
 /// Bytes of a record: the header, then the ledger.
 pub const SIZE: usize = size_of::<Header>() + size_of::<Ledger>();

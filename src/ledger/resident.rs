@@ -8,9 +8,7 @@
 #![deny(unsafe_code)]
 
 use crate::own::HEADER;
-use pyhost_os::mapping::FromZeros;
-use pyhost_os::process::small_file;
-use pyhost_os::{calls, clock, file};
+use pyhost_os::{calls, clock, file, mapping::FromZeros, process::small_file};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,13 +1,10 @@
 //! The ledger against naive oracles: random bookings, from one thread, from many at once, and
 //! from many in turn as under a GIL.
 
-use super::account::Account;
-use super::booking::Gils;
 use super::ceiling::{Reach, Scope};
-use super::layout::Zeros;
 use super::segment::{Others, Peaks};
 use super::shared::{Ledger, SLOTS};
-use super::slot::Slot;
+use super::{account::Account, booking::Gils, layout::Zeros, slot::Slot};
 use proptest::{collection, prelude::*};
 use pyhost_testing::Random;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};

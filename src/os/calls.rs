@@ -5,10 +5,7 @@
 #![allow(unsafe_code, missing_docs)]
 
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, timespec};
-use std::cell::Cell;
-use std::ffi::CStr;
-use std::marker::PhantomData;
-use std::sync::atomic::AtomicU64;
+use std::{cell::Cell, ffi::CStr, marker::PhantomData, sync::atomic::AtomicU64};
 
 /// A path, or another text that ends with a zero byte, as a call takes it.
 #[repr(transparent)]

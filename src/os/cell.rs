@@ -11,12 +11,9 @@
 #![allow(unsafe_code)]
 
 use crate::forks::Child;
-use std::cell::UnsafeCell;
-use std::hint::spin_loop;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{cell::UnsafeCell, hint::spin_loop, marker::PhantomData, sync::atomic::AtomicUsize};
 
 /// The number of a holder that gives none.
 const ANYBODY: usize = 1;
@@ -216,8 +213,7 @@ impl<T: Copy> Published<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-    use std::sync::atomic::AtomicBool;
+    use std::{cell::Cell, sync::atomic::AtomicBool};
 
     /// Does not compile if a holder of a value that threads may not share is one that they may: then both
     /// implementations fit, and the call is ambiguous.

@@ -1,14 +1,10 @@
 //! Output to an open descriptor without allocation: for reports, from inside signal handlers too,
 //! and for what the host says on standard error, a line at a time.
 
-use crate::calls;
-pub use crate::errno::errno;
 use crate::errno::{Errno, KeptErrno};
 use crate::file::{self, Fd};
-pub use crate::path_template::format_into;
-use crate::process::limits::soft;
-use crate::signals::SignalSet;
-use crate::terminal_text::PlainWriter;
+use crate::{calls, process::limits::soft, signals::SignalSet, terminal_text::PlainWriter};
+pub use crate::{errno::errno, path_template::format_into};
 use std::ffi::{CStr, c_int};
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -2,8 +2,7 @@
 
 #![deny(unsafe_code)]
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// Parses a number with one of the units `us`, `ms`, `s`, `m` or `min`, and `h`. A number alone has the
 /// unit `default`, if there is one. Returns `None` for other text and for a duration outside of `bounds`.

@@ -5,16 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use crate::calls;
-use crate::errno::Errno;
-use crate::mapping::FromZeros;
-use crate::signals::SignalSet;
-use crate::system_call::system_call;
+use crate::{
+    calls, errno::Errno, mapping::FromZeros, signals::SignalSet, system_call::system_call,
+};
 use std::ffi::{CStr, c_int, c_void};
-use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::null;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::{ops::Range, ptr::null};
 
 /// An open descriptor, closed when dropped.
 ///
@@ -329,23 +326,14 @@ pub fn status_of(path: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
 /// What the system knows of the file of a name in an open folder; `flags` of fstatat(2).
 pub fn status_in(folder: &impl AsRawFd, name: &CStr, flags: c_int) -> Result<calls::Status, Errno> {
     let mut found = calls::Status::zeroed();
-    done(calls::fstatat(
-        folder.as_raw_fd(),
-        name.into(),
-        &mut found,
-        flags,
-    ))
-    .map(|()| found)
+    let (folder, name) = (folder.as_raw_fd(), name.into());
+    done(calls::fstatat(folder, name, &mut found, flags)).map(|()| found)
 }
 
 /// Whether the effective user may do with a file what `mode` of faccessat(2) says.
 pub fn access(path: &CStr, mode: c_int) -> Result<(), Errno> {
-    done(calls::faccessat(
-        libc::AT_FDCWD,
-        path.into(),
-        mode,
-        libc::AT_EACCESS,
-    ))
+    let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
+    done(calls::faccessat(folder, path.into(), mode, flags))
 }
 
 /// Reads the target of a symbolic link, cut if the buffer is full.

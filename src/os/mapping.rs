@@ -2,17 +2,12 @@
 
 #![allow(unsafe_code)]
 
-use crate::calls;
 use crate::errno::{Errno, KeptErrno};
-use crate::system_call::silent_system_call;
-use std::ffi::c_void;
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use crate::{calls, system_call::silent_system_call};
 use std::ops::{Deref, DerefMut, Range};
-use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
-use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+use std::{ffi::c_void, marker::PhantomData, mem::MaybeUninit, os::fd::AsRawFd, slice};
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {

@@ -4,9 +4,8 @@
 #![allow(unsafe_code)]
 
 use crate::mapping::Mapped;
-use std::fmt;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
+use std::{fmt, mem::MaybeUninit};
 
 /// Bytes of the first mapping.
 const FIRST: usize = 16 << 10;

@@ -1,10 +1,8 @@
 //! Templates of paths, in which `%p` stands for the process id and `%%` for `%`, and the paths that
 //! they make: on the stack, without allocation, for signal handlers too.
 
-use crate::errno::Errno;
-use crate::file;
 pub use crate::format::format_into;
-use crate::terminal_text::leading_text;
+use crate::{errno::Errno, file, terminal_text::leading_text};
 use std::ffi::{CStr, c_char};
 
 /// Whether a path template holds `%p`.

@@ -4,11 +4,8 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::Layout;
-use std::cell::UnsafeCell;
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{alloc::Layout, cell::UnsafeCell, ptr::null_mut, sync::atomic::AtomicU64};
 
 /// Bytes of a unit, and the largest alignment.
 const UNIT: usize = 128;

@@ -1,7 +1,6 @@
 //! Sets of signals, the stack of their handlers, and their names; without allocation but for [`signal_words`].
 
-use crate::calls;
-use crate::mapping::FromZeros;
+use crate::{calls, mapping::FromZeros};
 use libc::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use std::ffi::c_int;
 

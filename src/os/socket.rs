@@ -2,13 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::calls;
-use crate::errno::Errno;
 use crate::file::{Fd, again};
-use crate::mapping::FromZeros;
+use crate::{calls, errno::Errno, mapping::FromZeros};
 use libc::{CMSG_DATA, CMSG_FIRSTHDR, CMSG_LEN, CMSG_SPACE};
-use std::ffi::c_int;
-use std::os::fd::AsRawFd;
+use std::{ffi::c_int, os::fd::AsRawFd};
 
 /// Descriptors of a message at most.
 pub const MOST: usize = 4;

@@ -185,13 +185,8 @@ impl Map {
         // SAFETY: the structure and its size. But for the arguments it says what is so already, and none of it is memory
         // that the call touches.
         let result = unsafe {
-            libc::prctl(
-                libc::PR_SET_MM,
-                libc::PR_SET_MM_MAP,
-                &raw const self,
-                size,
-                0,
-            )
+            let map = &raw const self;
+            libc::prctl(libc::PR_SET_MM, libc::PR_SET_MM_MAP, map, size, 0)
         };
         result == 0
     }

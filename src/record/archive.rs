@@ -4,11 +4,9 @@
 
 use crate::file::{read_header, start_in_file};
 use pyhost_ledger::header::{Header, Magic};
-use pyhost_os::calls;
 use pyhost_os::file::{self, Fd, each_name};
-use pyhost_os::path_template::format_into;
-use std::ffi::CStr;
-use std::os::fd::AsRawFd;
+use pyhost_os::{calls, path_template::format_into};
+use std::{ffi::CStr, os::fd::AsRawFd};
 
 /// How the names of files end.
 pub const SUFFIX: &str = ".live";

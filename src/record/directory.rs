@@ -9,10 +9,9 @@
 
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, Unreadable, archive};
-use pyhost_os::clock;
-use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
+use pyhost_os::{clock, errno::Errno};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -142,10 +141,9 @@ impl Identity {
 
     /// The name of its file.
     pub fn file_name(&self) -> String {
-        format!(
-            "{}-{}-{}-{}{SUFFIX}",
-            self.boot, self.pid_namespace, self.pid, self.start_ticks
-        )
+        let (boot, namespace) = (&self.boot, self.pid_namespace);
+        let (pid, ticks) = (self.pid, self.start_ticks);
+        format!("{boot}-{namespace}-{pid}-{ticks}{SUFFIX}")
     }
 
     /// The process of a file's name; None where it is no such name.

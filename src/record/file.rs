@@ -7,19 +7,14 @@
 
 use derive_more::Display;
 use pyhost_ledger::header::{Header, Magic, ProcessState};
-use pyhost_ledger::own::LARGEST_PAGE;
 pub use pyhost_ledger::own::SIZE;
-use pyhost_ledger::{Account, Ledger, Scope, Snapshot, UNIT, Zeros};
-use pyhost_os::bytes::Bytes;
+use pyhost_ledger::{Account, Ledger, Scope, Snapshot, UNIT, Zeros, own::LARGEST_PAGE};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::signals::signal_name;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{bytes::Bytes, signals::signal_name, terminal_text::plain};
 use std::fmt::{self, Write};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{os::unix::fs::OpenOptionsExt, path::Path, sync::atomic::Ordering::Relaxed};
 
 const HEADER: usize = size_of::<Header>();
 const LEDGER: usize = size_of::<Ledger>();

@@ -4,22 +4,17 @@
 //! A request is a number in the header. The host looks for it in its slow path; so that it gets there soon, the upper bounds of
 //! its threads' cells are closed, as the host itself does when an account changes hands.
 
-use crate::directory::lines_beside;
-use crate::{open_regular, start_in_file};
+use crate::{directory::lines_beside, open_regular, start_in_file};
 use pyhost_ledger::CLOSED;
 use pyhost_ledger::header::{Header, LinesAnswer, LinesCell};
-use pyhost_os::errno::Errno;
-use pyhost_os::file::lock_region;
+use pyhost_os::{errno::Errno, file::lock_region};
 use pyhost_sampler::Samples;
 use pyhost_sampler::published::{is_whole, read};
-use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{fs::OpenOptions, mem::offset_of, path::Path, sync::atomic::Ordering::Relaxed};
 
 /// The largest file of samples that is read, in bytes.
 const LARGEST: u64 = 1 << 30;

@@ -1,10 +1,8 @@
 //! The section `lines` of a report: the samples of lines, as a host reports its own and `pyhostctl` those of a host's file.
 //! Nothing is allocated from the heaps. The samples may be a damaged file's: sites of accounts that are not there are left out.
 
-use crate::describe::Sink;
-use crate::json::Json;
 use crate::rows::{Lines, Row};
-use crate::threads::thread_name;
+use crate::{describe::Sink, json::Json, threads::thread_name};
 use pyhost_ledger::{ACCOUNTS, Account};
 use pyhost_os::mmap_vec::MmapVec;
 use pyhost_sampler::{Samples, Site, Sum, View};

@@ -2,8 +2,7 @@
 
 #![deny(unsafe_code)]
 
-use pyhost_os::bytes::Bytes;
-use pyhost_os::terminal_text::Plain;
+use pyhost_os::{bytes::Bytes, terminal_text::Plain};
 use std::fmt::{self, Write};
 
 /// Writes the titles, without the end of the line.

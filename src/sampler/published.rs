@@ -5,8 +5,7 @@
 //! table. While the writer changes it its sequence number is odd. A reader takes a copy between two equal even numbers
 //! if it can; after a kill the number may stay odd. So the reader trusts nothing: each number is checked.
 
-use crate::sites;
-use crate::{Samples, Time};
+use crate::{Samples, Time, sites};
 use pyhost_os::mapping::Shared;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};

@@ -1,10 +1,9 @@
 //! Sites: an account, a call stack and a thread, with their sums.
 
-use crate::ages::Births;
 use crate::index::{Index, Numbered, hash};
-use crate::spans::Spans;
 use crate::stacks::{Stacks, pair, parts};
 use crate::sum::{AtMoment, Highest, Site, Sum, Weight};
+use crate::{ages::Births, spans::Spans};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
 

@@ -1,9 +1,8 @@
 use super::*;
 use pyhost_os::mapping::Shared;
 use pyhost_testing::Random;
-use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 fn call<'a>(file: &'a str, function: &'a str, line: u32) -> Call<'a> {
     Call::of(file, function, line)

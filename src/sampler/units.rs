@@ -6,12 +6,10 @@
 //!
 //! As [`crate::Samples`] this is plain data behind the caller's lock, in memory of the system alone.
 
-use crate::hidden;
 use crate::index::{Index, Keyed};
-use crate::sum::Weight;
+use crate::{hidden, sum::Weight};
 use pyhost_os::mmap_vec::MmapVec;
-use std::iter::successors;
-use std::ops::Range;
+use std::{iter::successors, ops::Range};
 
 /// The number of a unit; 0 stands for no unit.
 pub type UnitNumber = u32;

@@ -9,10 +9,7 @@
 
 use derive_more::Display;
 use pyhost_os::bytes::{self, Expected};
-use std::cell::Cell;
-use std::iter::successors;
-use std::ptr::NonNull;
-use std::str::FromStr;
+use std::{cell::Cell, iter::successors, ptr::NonNull, str::FromStr};
 
 /// How much a pool keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]

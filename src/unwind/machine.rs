@@ -12,9 +12,8 @@
 #![allow(unsafe_code)]
 
 use pyhost_os::system_call::is_readable;
-use std::arch::asm;
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{arch::asm, ops::Range};
 
 pub const RBX: usize = 3;
 pub const RBP: usize = 6;

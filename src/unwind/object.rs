@@ -2,14 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use object::LittleEndian;
 use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, Sym64};
-use object::pod::slice_from_bytes;
 use object::read::elf::{Dyn, FileHeader, GnuHashTable, NoteIterator, ProgramHeader, Sym};
+use object::{LittleEndian, pod::slice_from_bytes};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ops::Range;
-use std::sync::OnceLock;
+use std::{mem::MaybeUninit, ops::Range, sync::OnceLock};
 
 /// `struct dl_find_object` of dlfcn.h.
 #[repr(C)]

@@ -35,12 +35,8 @@
 #else
 #define Py_BUILD_CORE 1
 #include <internal/pycore_context.h>
-#if PY_VERSION_HEX >= 0x03090000
 #include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
-#else
-#include <internal/pycore_pystate.h>
-#endif
 #undef Py_BUILD_CORE
 #endif
 #include <frameobject.h>
@@ -129,20 +125,10 @@ static __attribute__((noinline)) const PyThreadState *copy_detached(PyThreadStat
 #define SIGNAL(thread) __atomic_fetch_or(&(thread)->eval_breaker, ASYNC_BIT, __ATOMIC_SEQ_CST)
 #define UNSIGNAL(thread) __atomic_fetch_and(&(thread)->eval_breaker, ~ASYNC_BIT, __ATOMIC_SEQ_CST)
 #else
-#if PY_VERSION_HEX >= 0x03090000
 #define CEVAL_OF(thread) ((thread)->interp->ceval)
-#else
-#define CEVAL_OF(thread) (_PyRuntime.ceval)
-#endif
 #define SIGNAL(thread)                                                                                                  \
     (CEVAL_OF(thread).pending.async_exc = 1, __atomic_store_n((int *)&CEVAL_OF(thread).eval_breaker, 1, __ATOMIC_SEQ_CST))
 #define UNSIGNAL(thread) (CEVAL_OF(thread).pending.async_exc = 0)
-#endif
-
-#if PY_VERSION_HEX >= 0x03090000
-#define IS_COLLECTING (PyInterpreterState_Main()->gc.collecting)
-#else
-#define IS_COLLECTING (_PyRuntime.gc.collecting)
 #endif
 
 /* The calling thread's state if it is alive: itself while the thread has the GIL, without which nobody frees it, else a copy. */

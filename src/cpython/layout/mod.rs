@@ -5,8 +5,7 @@
 pub mod objects_in_blocks;
 
 use pyo3::ffi::PyModuleDef_Slot;
-use std::ffi::CStr;
-use std::ptr::null_mut;
+use std::{ffi::CStr, ptr::null_mut};
 
 const WORD: usize = size_of::<usize>();
 

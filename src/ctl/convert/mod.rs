@@ -11,10 +11,9 @@ mod speedscope;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
-use crate::document::Input;
-use crate::output;
 use crate::output::{Failure, print_bytes};
 use crate::stacks::{Stacks, View};
+use crate::{document::Input, output};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

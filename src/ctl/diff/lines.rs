@@ -5,9 +5,7 @@ use crate::stacks::{Amount, Frame, Site, Stacks, View, error_bytes};
 use crate::summary::{bytes, signed};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use std::cmp::Reverse;
-use std::collections::HashSet;
-use std::fmt::Write;
+use std::{cmp::Reverse, collections::HashSet, fmt::Write};
 
 /// Lines that grew, lines that shrank, and lines that changed within the error, which the text has at most.
 const SHOWN: usize = 10;

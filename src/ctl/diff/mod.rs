@@ -6,21 +6,15 @@ mod tests;
 
 pub use lines::{Change, LineChanges, Listing, error_of_change, interval_of};
 
-use crate::baseline;
-use crate::document::Document;
-use crate::find::path_of;
 use crate::model::{Account, Ordered, Process, escaped};
-use crate::output::may_have_colours;
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
 use crate::summary::{Summary, signed};
+use crate::{baseline, document::Document, find::path_of, output::may_have_colours};
 use clap::Args;
-use pyhost_os::bytes::Bytes;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{bytes::Bytes, terminal_text::plain};
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
-use std::io::IsTerminal;
-use std::path::Path;
+use std::{fmt::Write, io::IsTerminal, path::Path};
 
 #[derive(Debug, Args)]
 pub struct DiffOptions {

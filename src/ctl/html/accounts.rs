@@ -1,8 +1,7 @@
 //! The table of accounts: live and peak bytes, with bars, and what was refused.
 
-use super::chart::account_class;
 use super::figures::{self, bytes, count, scroll, swatch, trouble};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{Account, Report};
 use maud::{Markup, html};
 

@@ -1,8 +1,7 @@
 //! The balance sheet: what the resident size is made of.
 
-use super::chart::account_class;
 use super::figures::{Titles, bytes, head, scroll, swatch, table, words};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{Balance, BalanceRow, MappedBy};
 use maud::{Markup, html};
 

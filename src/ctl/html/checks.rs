@@ -1,8 +1,7 @@
 //! The results of the checks: leaks, guarded blocks, injected faults.
 
-use super::chart::account_class;
 use super::figures::{Titles, bytes, count, facts, place, swatch, table, trouble, unknown};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{FaultRule, Faults, Guards, LeakGroup, Leaks};
 use maud::{Markup, html};
 
@@ -58,9 +57,6 @@ pub fn faults(faults: &Faults) -> Markup {
         }
     };
     let titles: Titles = [&["rule"], &["requests it counted", "made to fail"], &[]];
-    table(
-        "Table of forced failures",
-        titles,
-        faults.rules.iter().map(row),
-    )
+    let rows = faults.rules.iter().map(row);
+    table("Table of forced failures", titles, rows)
 }

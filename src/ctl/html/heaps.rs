@@ -1,9 +1,8 @@
 //! The heaps: the allocator of array data, the bounded heap, and blocks by size, a histogram an account: live bytes against
 //! what the heap has room for.
 
-use super::chart::account_class;
 use super::figures::{bar, bytes, count, facts, swatch, table, trouble, value, words, yes_no};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{Numpy, Ordered, Region, SizeClass};
 use maud::{Markup, html};
 use serde_json::Value;

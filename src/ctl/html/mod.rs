@@ -24,8 +24,7 @@ pub mod timeline;
 mod contrast;
 
 use crate::document::{Input, text_of_file};
-use crate::output;
-use crate::output::{Failure, print};
+use crate::output::{self, Failure, print};
 use clap::Args;
 use lines::Baseline;
 use std::path::{Path, PathBuf};

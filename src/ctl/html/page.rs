@@ -6,11 +6,9 @@
 use super::lines::{self, Baseline};
 use super::timeline::Timeline;
 use super::{accounts, balance, checks, heaps, over_time, peak, refusal, summary, text};
-use crate::model::Report;
-use crate::stacks::View;
+use crate::{model::Report, stacks::View};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use flate2::{Compression, write::ZlibEncoder};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

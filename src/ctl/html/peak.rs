@@ -1,8 +1,7 @@
 //! The peak: the highest moment that the host saw, with its big blocks and its balance sheet.
 
-use super::chart::account_class;
 use super::figures::{Titles, bytes, count, facts, maybe_bytes, swatch, table};
-use super::{balance, refusal, text};
+use super::{balance, chart::account_class, refusal, text};
 use crate::model::{AtPeak, AtResidentPeak, BigBlocks};
 use crate::stacks::is_in_total;
 use maud::{Markup, html};

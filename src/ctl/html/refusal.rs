@@ -1,8 +1,7 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
-use super::chart::account_class;
 use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, swatch, table};
-use super::text;
+use super::{chart::account_class, text};
 use crate::model::{BigBlock, Caps, Dossier, HeldClass, Total};
 use maud::{Markup, html};
 
@@ -37,11 +36,8 @@ pub fn blocks(label: &str, blocks: &[BigBlock]) -> Markup {
             td { (place(block.file.as_deref(), block.line)) }
         }
     };
-    table(
-        label,
-        [&["account"], &["size", "age"], &["made at"]],
-        blocks.iter().map(row),
-    )
+    let titles: Titles = [&["account"], &["size", "age"], &["made at"]];
+    table(label, titles, blocks.iter().map(row))
 }
 
 fn dossier(dossier: &Dossier) -> Markup {

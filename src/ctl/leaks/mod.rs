@@ -11,8 +11,7 @@ use crate::output::{Failure, print};
 use clap::Args;
 use pyhost_os::duration;
 use pyhost_record::metrics::Pid;
-use std::path::Path;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 const LEAST: Duration = Duration::from_secs(2);
 const MOST: Duration = Duration::from_secs(7 * 24 * 3600);

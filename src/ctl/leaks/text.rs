@@ -2,10 +2,8 @@
 
 use super::verdict::{Rising, Verdict, an_hour, least_rate};
 use super::watch::{LOOKS, Watched};
-use crate::model::escaped;
-use crate::summary::bytes;
-use pyhost_os::bytes::Bytes;
-use pyhost_os::terminal_text::plain;
+use crate::{model::escaped, summary::bytes};
+use pyhost_os::{bytes::Bytes, terminal_text::plain};
 use pyhost_record::output::format::NO_CALLS;
 use serde_json::json;
 use std::fmt::Write;

@@ -19,9 +19,7 @@ use crate::stacks::Age;
 use pyhost_ledger::Account;
 use pyhost_record::rows;
 use pyhost_sampler::{AtMoment, FrameView, Sum, View};
-use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
 /// Parts of the time.
 const PARTS: usize = 16;

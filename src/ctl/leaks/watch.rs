@@ -1,17 +1,13 @@
 //! Reads a process's samples at regular moments.
 
-use crate::document::Document;
-use crate::find::runs_no_more;
 use crate::lines::{no_samples as no_samples_of, unwritten};
-use crate::output::Failure;
+use crate::{document::Document, find::runs_no_more, output::Failure};
 use pyhost_os::clock;
-use pyhost_record::Record;
 use pyhost_record::lines::{samples_of, unwritten_samples};
-use pyhost_record::metrics::Pid;
+use pyhost_record::{Record, metrics::Pid};
 use pyhost_sampler::{AtMoment, Samples};
-use std::path::Path;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{path::Path, thread::sleep};
 
 /// How often the samples are read.
 pub const LOOKS: u32 = 64;

@@ -13,12 +13,9 @@ pub use text::text;
 use crate::document::Input;
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
-use clap::Args;
-use clap::builder::PossibleValuesParser;
-use pyhost_ledger::REPORTED;
-use pyhost_ledger::header::Header;
-use pyhost_record::lines::unwritten_samples;
-use pyhost_record::metrics::Pid;
+use clap::{Args, builder::PossibleValuesParser};
+use pyhost_ledger::{REPORTED, header::Header};
+use pyhost_record::{lines::unwritten_samples, metrics::Pid};
 use std::path::Path;
 use switch::interval;
 

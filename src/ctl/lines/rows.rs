@@ -6,9 +6,8 @@ use indexmap::IndexMap;
 use pyhost_record::origin::{is_users, package};
 use pyhost_record::output::format::NO_CALLS;
 use serde_json::{Value, json};
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fmt::{self, Display};
+use std::{cmp::Reverse, collections::HashMap};
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -248,11 +247,8 @@ impl<'a> Table<'a> {
                 add(Subject::Named(name), *of_type, site);
             }
             if rest.bytes > 0 {
-                add(
-                    Subject::Unnamed("no object, or of a type that is not listed"),
-                    rest,
-                    site,
-                );
+                let unnamed = Subject::Unnamed("no object, or of a type that is not listed");
+                add(unnamed, rest, site);
             }
         }
         // A line that replaced its bytes by those of another stack has not grown: rows are summed before those that shrank

@@ -1,14 +1,11 @@
 //! `pyhostctl lines --start` and `--stop`: begins or ends the samples of a process that runs.
 
-use crate::document::Document;
-use crate::find;
 use crate::output::{Failure, print};
+use crate::{document::Document, find};
 use pyhost_os::bytes::{self, Bytes, Expected};
-use pyhost_record::Record;
 use pyhost_record::lines::{Answer, ask, unwritten_samples};
-use pyhost_record::metrics::Pid;
-use std::path::Path;
-use std::time::Duration;
+use pyhost_record::{Record, metrics::Pid};
+use std::{path::Path, time::Duration};
 
 /// How long the host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
 use super::*;
-use crate::lines::text;
-use crate::model::Report;
 use crate::stacks::tests::{assert_has, assert_plain, call, sample_value, stacks_of, with_lines};
+use crate::{lines::text, model::Report};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 

@@ -3,8 +3,7 @@
 //! Rows and calls have all their fields: a host that writes the section writes them.
 
 use super::Ordered;
-use pyhost_record::json::Json;
-use pyhost_record::sampled::describe_samples;
+use pyhost_record::{json::Json, sampled::describe_samples};
 use pyhost_sampler::Samples;
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,8 @@ use crate::process::resident_of_record;
 use pyhost_ledger::header::{Header, ProcessState};
 use pyhost_os::clock::{self, Utc};
 use pyhost_os::signals::signal_name;
-use pyhost_record::Record;
 use pyhost_record::describe::{SCHEMA, describe_accounts};
-use pyhost_record::json::Json;
+use pyhost_record::{Record, json::Json};
 use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 

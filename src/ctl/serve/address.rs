@@ -2,9 +2,7 @@
 
 use crate::output::Failure;
 use pyhost_os::bytes::Expected;
-use std::fmt;
-use std::net::TcpListener;
-use std::str::FromStr;
+use std::{fmt, net::TcpListener, str::FromStr};
 
 /// The port if none is named: outside of those that exporters have shared out (9100 to 9999), of
 /// which none is left, and below those that systems give to clients. The number is PEP 445's.

@@ -5,8 +5,7 @@
 //! [`MOST`] connections are open, a new one replaces the oldest. Each connection serves one request,
 //! so nothing is left over between two.
 
-use super::request::Request;
-use super::response::Response;
+use super::{request::Request, response::Response};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Weak};

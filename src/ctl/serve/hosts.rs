@@ -1,8 +1,7 @@
 //! Hosts as processes of the metrics.
 
 use crate::find::{Found, FoundHost};
-use pyhost_ledger::header::Header;
-use pyhost_ledger::{REPORTED, Scope};
+use pyhost_ledger::{REPORTED, Scope, header::Header};
 use pyhost_os::clock;
 use pyhost_record::directory;
 use pyhost_record::metrics::{self, ABOUT, Form, Machine, Pid, Process};

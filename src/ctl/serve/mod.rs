@@ -25,10 +25,7 @@ use request::Request;
 use response::{NOT_FOUND, Response};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::{io, path::Path, sync::Arc, sync::atomic::AtomicBool};
 
 #[derive(Debug, Args)]
 pub struct ServeOptions {

@@ -15,12 +15,10 @@ pub use error::{error_bytes, missed};
 pub use frames::{Age, Amount, Frame, View, named};
 
 use crate::model::{Report, SampledLines, StackRow};
-use crate::summary;
-use crate::symbols::Symbols;
+use crate::{summary, symbols::Symbols};
 use indexmap::{IndexMap, IndexSet};
 use pyhost_ledger::Account;
-use pyhost_os::clock::Utc;
-use pyhost_os::terminal_text::plain;
+use pyhost_os::{clock::Utc, terminal_text::plain};
 use pyhost_record::output::format::NO_CALLS;
 use std::collections::HashMap;
 

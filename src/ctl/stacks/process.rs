@@ -3,13 +3,11 @@
 use super::{
     Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
-use crate::model::whole;
-use crate::symbols::Symbols;
+use crate::{model::whole, symbols::Symbols};
 use pyhost_ledger::Account;
 use pyhost_record::threads::thread_name;
 use pyhost_sampler::{self as sampler, FrameView, Samples};
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 /// The most calls of all stacks together. The stacks with the fewest bytes beyond that are one site for each account.
 const MOST_CALLS: usize = 1_000_000;

@@ -2,8 +2,7 @@
 
 use pyhost_os::signals::signal_name;
 use serde::{Deserialize, Serialize};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

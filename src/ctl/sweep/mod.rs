@@ -9,8 +9,7 @@ mod rule;
 mod run;
 mod state;
 
-use crate::output;
-use crate::output::{Failure, print};
+use crate::output::{self, Failure, print};
 use clap::{Args, value_parser};
 use ending::End;
 use junit::Cases;
@@ -19,11 +18,8 @@ use pyhost_os::terminal_text::plain;
 use rule::{Range, Rule};
 use run::{Run, Runner};
 use state::State;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, io::Write, ops::ControlFlow};
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
 /// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,
@@ -236,10 +232,8 @@ impl<'a> Sweep<'a> {
 
     /// Reports how the runs ended.
     fn end(&self) -> Result<u8, Failure> {
-        let mut text = format!(
-            "pyhostctl: sweep of {}: {} runs",
-            self.subject, self.done.runs
-        );
+        let (subject, runs) = (&self.subject, self.done.runs);
+        let mut text = format!("pyhostctl: sweep of {subject}: {runs} runs");
         if self.done.earlier > 0 {
             text += &format!(" ({} of them earlier)", self.done.earlier);
         }

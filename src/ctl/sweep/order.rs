@@ -2,11 +2,8 @@
 
 use super::run::Run;
 use crate::output::Failure;
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::mpsc::channel;
-use std::thread::scope;
 use std::time::Duration;
+use std::{collections::BTreeMap, ops::ControlFlow, sync::mpsc::channel, thread::scope};
 
 /// Results that wait for that of an earlier run, at most.
 const MOST_WAITING: usize = 1000;

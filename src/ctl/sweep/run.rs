@@ -1,24 +1,20 @@
 //! One run of the program: the host with one request that fails, CPython's `faulthandler`, and a log
 //! that says whether and where the failure was injected.
 
-use super::SweepOptions;
-use super::ending::End;
+use super::{SweepOptions, ending::End};
 use crate::output::Failure;
 use pyhost_os::{process, semicolon_list};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::{flag, low_level::emulate_default_handler};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use std::{fs::File, path::Path, sync::Arc};
 use tempfile::TempDir;
 
 /// How long a run that hangs may take to print where it is, and one that a signal ends to end.
@@ -57,10 +53,8 @@ impl Run {
 
 /// The variable of `--fail` with these rules and a log.
 fn failing(rules: &str, log: &Path) -> OsString {
-    let log = semicolon_list::written(
-        &semicolon_list::written(log.as_os_str().as_bytes(), b','),
-        b';',
-    );
+    let log = &semicolon_list::written(log.as_os_str().as_bytes(), b',');
+    let log = semicolon_list::written(log, b';');
     OsString::from_vec([rules.as_bytes(), b";log=", &log].concat())
 }
 

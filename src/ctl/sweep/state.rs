@@ -3,17 +3,15 @@
 //! Lines of JSON: the command first, then a run each. A line is written when its run has ended; one that the end of
 //! the sweep has cut is taken away by the next sweep. The file belongs to its command: another's is refused.
 
-use super::SweepOptions;
-use super::run::Run;
+use super::{SweepOptions, run::Run};
 use crate::output::Failure;
 use pyhost_os::file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs::File, os::unix::fs::MetadataExt};
 
 const SCHEMA: &str = "pyhost-sweep/1";
 

@@ -5,14 +5,12 @@
 //! them too.
 
 use super::columns::{TITLE, ViewPart};
-use super::state::View;
-use super::tables;
+use super::{state::View, tables};
 use pyhost_os::terminal_text::plain;
-use ratatui::Frame;
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
+use ratatui::{Frame, text::Line};
 
 /// Lines of the list that stay when the accounts take the rest.
 const LEAST_LIST: u16 = 4;

@@ -18,15 +18,13 @@ use crate::output::{Failure, print};
 use clap::Args;
 use columns::ViewPart;
 use pyhost_ledger::Scope;
-use pyhost_os::bytes::Bytes;
-use pyhost_os::{clock, duration};
+use pyhost_os::{bytes::Bytes, clock, duration};
 use pyhost_record::metrics::Pid;
 use ratatui::Frame;
 use sample::{SampledHost, Sampler};
 use state::{Step, View};
-use std::io::IsTerminal;
-use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{io::IsTerminal, path::Path};
 use terminal::{Keys, Screen, Wake};
 
 /// The time between two readings if none is named, and its bounds.

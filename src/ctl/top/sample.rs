@@ -3,22 +3,14 @@
 //! A process is identified by boot, pid namespace, process id and start time. So a process id that is used
 //! again starts without rates; so does a program that replaces another by `exec`.
 
-use crate::find;
-use crate::output::Failure;
-use crate::process::Usage;
-use pyhost_ledger::header::ProcessState;
-use pyhost_ledger::{AccountFigures, Scope, Snapshot};
+use crate::{find, output::Failure, process::Usage};
+use pyhost_ledger::{AccountFigures, Scope, Snapshot, header::ProcessState};
 use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
-use pyhost_record::metrics::Pid;
-use pyhost_record::{Record, SIZE};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use pyhost_record::{Record, SIZE, metrics::Pid};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 /// A host at the moment.
 pub struct SampledHost {

@@ -13,10 +13,8 @@ use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use pyhost_os::errno::Errno;
-use pyhost_os::file;
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use pyhost_os::{errno::Errno, file};
+use ratatui::{Terminal, backend::CrosstermBackend};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe};

@@ -1,19 +1,13 @@
 //! Draws hosts, also such whose files say anything, into terminals of any size; keys and their effect.
 
-use super::columns::ViewPart;
-use super::draw::draw as draw_frame;
 use super::sample::{Moment, SampledHost};
 use super::state::{Step, View};
-use super::tables;
-use crate::find;
-use crate::process::Usage;
-use crate::stacks::tests::assert_has;
+use super::{columns::ViewPart, draw::draw as draw_frame, tables};
+use crate::{find, process::Usage, stacks::tests::assert_has};
 use crossterm::event::KeyCode;
 use pyhost_record::directory::{Entry, Identity};
-use pyhost_record::metrics::Pid;
-use pyhost_record::{Record, blank};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use pyhost_record::{Record, blank, metrics::Pid};
+use ratatui::{Terminal, backend::TestBackend};
 use std::path::PathBuf;
 
 fn host(record: Record, pid: i32) -> SampledHost {

@@ -10,23 +10,17 @@
 
 #![allow(unsafe_code)]
 
-use crate::arrays::placement;
-use crate::hot::allocate::book_new;
 use crate::hot::booking::{admits, failed, release_block};
 use crate::hot::own_page::{pop, push};
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
-use crate::mimalloc::gate;
 use crate::mimalloc::pages::{live_page, page_of};
-use crate::peak_watch;
-use crate::sizes::big_blocks;
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{NUMPY, sampling};
+use crate::{NUMPY, peak_watch, sampling, sizes::big_blocks};
+use crate::{arrays::placement, hot::allocate::book_new, ledger::Account, mimalloc::gate};
 use pyhost_os::mapping::give_pages_back;
-use std::hint::assert_unchecked;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{hint::assert_unchecked, ptr::null_mut};
 
 /// The largest alignment; mimalloc's pages begin on multiples of it.
 pub const MAX_ALIGNMENT: usize = 4096;

@@ -1,8 +1,7 @@
 //! The memory behind the region: `--region lock` and `--region huge-pages`. Called at the start of `main`,
 //! while the process has one thread; memory that is committed later follows in [`grant`].
 
-use super::commits::SLICE;
-use super::{STATE, grant, locked, memory, size};
+use super::{STATE, commits::SLICE, grant, locked, memory, size};
 use crate::descriptor::errno;
 use pyhost_os::errno::Errno;
 use pyhost_os::mapping::{self, advise_huge_pages};

@@ -26,25 +26,19 @@ pub use backing::{RegionError, lock, use_huge_pages};
 pub use promises::{NEED as THREAD_NEED, take as take_promise};
 pub use size::Size;
 
-use crate::bytes::Exact;
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use crate::host::host;
 use crate::mimalloc::ffi::{ARENA_UNIT, IS_64_BIT, Page};
 use crate::mimalloc::{ffi, gate};
-use crate::process::end_now;
 use crate::system_memory::{address_limit, leak_check_addresses};
 use crate::threads::thread_state::{state, thread_id};
+use crate::{bytes::Exact, descriptor::notice, errno::Errno, host::host, process::end_now};
 use commits::{BLOCK, Bits, Commits, SLICE};
 use promises::Promises;
 use pyhost_os::mapping::{Mapping, page_size};
 use pyhost_os::system_call::system_call;
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{ops::Range, ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 /// Bytes of a huge page, by which a region with `--region huge-pages` is counted.
 pub const HUGE_PAGE: u64 = BLOCK as u64;

@@ -5,9 +5,7 @@
 //! Any thread.
 
 use crate::checks::{checked_blocks, guards};
-use crate::hot::allocate::allocate_aligned;
-use crate::ledger::Account;
-use crate::mimalloc::ffi::SMALL_SIZE_MAX;
+use crate::{hot::allocate::allocate_aligned, ledger::Account, mimalloc::ffi::SMALL_SIZE_MAX};
 
 /// Every block of mimalloc's has it.
 pub(crate) const NATURAL_ALIGNMENT: usize = 16;

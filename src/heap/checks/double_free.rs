@@ -9,10 +9,9 @@
 //! are kept in mind, with the size of their blocks.
 
 use crate::call_site::{CallSite, native_stacks};
-use crate::descriptor::notice;
 use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::ffi::{self, Page};
-use crate::mimalloc::pages;
+use crate::{descriptor::notice, mimalloc::pages};
 use pyhost_os::mapping::is_mapped;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,10 +1,9 @@
 //! A walk over the live blocks of a heap: the oracle that the ledger is checked against.
 
-use crate::alone;
 use crate::checks::{checked_blocks, guards};
-use crate::ledger::Account;
 use crate::mimalloc::heaps::{self, HEAPS};
 use crate::mimalloc::live_blocks::{self, LiveBlock};
+use crate::{alone, ledger::Account};
 use std::sync::atomic::Ordering::Acquire;
 
 /// The findings of a walk.

@@ -10,9 +10,8 @@ use crate::mimalloc::gate::{self, Closed};
 use crate::mimalloc::heaps::{self, HEAPS};
 use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::threads::thread_state::{state, thread_id};
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{ptr::null_mut, sync::atomic::AtomicU64};
 
 /// The latest guarded block of before the mark.
 static GUARDED_BEFORE: AtomicU64 = AtomicU64::new(0);

@@ -1,10 +1,8 @@
 //! Bytes outside of those that a program has asked for, and the pads that CPython's debug hooks lay there.
 
-use crate::checks::fill_bytes::FORBIDDEN;
-use crate::ledger::Account;
-use std::fmt;
-use std::sync::atomic::AtomicBool;
+use crate::{checks::fill_bytes::FORBIDDEN, ledger::Account};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::{fmt, sync::atomic::AtomicBool};
 
 /// Whether CPython's debug hooks lie over the blocks of its domains.
 static HOOKS_ON: AtomicBool = AtomicBool::new(false);

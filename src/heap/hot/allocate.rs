@@ -5,16 +5,12 @@
 use super::booking::{admits, book_beneath_caps, failed};
 use super::own_page::{LEAST_BLOCK, NativeBlock, clear, pop, pop_from_queue};
 use super::resize;
-use crate::checks::guards;
-use crate::host::Request;
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Theap};
-use crate::mimalloc::gate;
 use crate::mimalloc::pages::{give_back_new, live_page};
 use crate::system_memory::{address_limit, mremap_grow, retention};
-use crate::tensorflow::region;
 use crate::threads::thread_state::{state, thread_id};
 use crate::{bounded_heap, counts, sampling};
+use crate::{checks::guards, host::Request, ledger::Account, mimalloc::gate, tensorflow::region};
 use std::ptr::null_mut;
 
 /// Allocates `size` bytes, zeroed if `ZERO`, booked to account `A` if `BOOK`. Null on

@@ -5,12 +5,10 @@
 
 use crate::host::{Request, host};
 use crate::ledger::{Account, LEDGER, Reach, Slot};
-use crate::mimalloc::gate;
-use crate::peak_watch;
-use crate::sizes::big_blocks;
 use crate::system_memory::{retention, small_pages};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{GILS, bounded_heap, counts, resident, sampling};
+use crate::{GILS, bounded_heap, counts, mimalloc::gate, peak_watch, sizes::big_blocks};
+use crate::{resident, sampling};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 pyhost_os::state! {

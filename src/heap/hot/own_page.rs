@@ -5,14 +5,10 @@
 use crate::NATIVE;
 use crate::checks::double_free;
 use crate::mimalloc::ffi::{self, Block, Page, Theap};
-use crate::mimalloc::gate;
-use crate::mimalloc::heaps::HEAPS;
-use crate::mimalloc::pages::live_page;
+use crate::mimalloc::{gate, heaps::HEAPS, pages::live_page};
 use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
-use std::cell::Cell;
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{cell::Cell, ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.
 pub const LEAST_BLOCK: usize = size_of::<NativeBlock>();

@@ -4,14 +4,12 @@
 
 use super::allocate::{allocate, allocate_growing};
 use super::free::{check_live, free, push_or_free};
-use super::own_page::NativeBlock;
-use super::{booking, resize};
+use super::{booking, own_page::NativeBlock, resize};
 use crate::arrays::array_blocks;
 use crate::checks::checked_requests::NATURAL_ALIGNMENT;
 use crate::checks::{checked_blocks, checked_requests, double_free, guards};
 use crate::ledger::Account;
-use crate::mimalloc::heaps::HEAPS;
-use crate::mimalloc::pages::live_page;
+use crate::mimalloc::{heaps::HEAPS, pages::live_page};
 use crate::system_memory::mremap_grow;
 use crate::{NATIVE, Reallocated, usable_size};
 use std::sync::atomic::Ordering::Relaxed;

@@ -7,15 +7,13 @@
 #![allow(unsafe_code)]
 
 use super::booking;
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
-use crate::mimalloc::gate;
 use crate::mimalloc::pages::{Emptied, SLICE, live_page};
-use crate::peak_watch;
-use crate::sizes::big_blocks;
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{bounded_heap, sampling};
+use crate::{
+    bounded_heap, ledger::Account, mimalloc::gate, peak_watch, sampling, sizes::big_blocks,
+};
 use pyhost_os::errno::KeptErrno;
 use std::ptr::null_mut;
 
@@ -133,8 +131,7 @@ pub unsafe fn allocate_with_room(
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::LEDGER;
-    use crate::{NATIVE, Reallocated, allocate, free, reallocate, usable_size};
+    use crate::{NATIVE, Reallocated, allocate, free, ledger::LEDGER, reallocate, usable_size};
     use pyhost_testing::Random;
 
     /// A block of `native` whose bytes are all the same.

@@ -9,10 +9,9 @@
 use crate::mimalloc::gate::Closed;
 use mimalloc as _;
 use pyhost_os::mapping::Mapping;
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicUsize};
+use std::{cell::UnsafeCell, ptr::null_mut};
 
 /// A block on a free list (`mi_block_t`).
 #[repr(C)]

@@ -18,10 +18,9 @@
 
 use crate::ledger::{LEDGER, Slot};
 use pyhost_os::system_call::membarrier;
-use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence, fence};
-use std::thread::yield_now;
+use std::{cell::Cell, thread::yield_now};
 
 pyhost_os::state! {
     /// Who has closed the gate, and what entering costs.
@@ -197,8 +196,7 @@ pub(crate) fn open() {
 mod tests {
     use super::*;
     use crate::{slot, thread_number as thread_id};
-    use std::sync::Barrier;
-    use std::sync::atomic::AtomicU32;
+    use std::{sync::Barrier, sync::atomic::AtomicU32};
 
     /// A gate is one for the process: the tests take turns.
     static TURNS: std::sync::Mutex<()> = std::sync::Mutex::new(());

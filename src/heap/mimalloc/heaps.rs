@@ -2,9 +2,8 @@
 
 use crate::ledger::{ACCOUNTS, Account, REPORTED};
 use crate::mimalloc::ffi::Heap;
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::{ptr::null_mut, sync::atomic::AtomicPtr};
 
 type EachAccount = [AtomicPtr<Heap>; ACCOUNTS];
 

@@ -5,11 +5,8 @@
 //! allocates from more than one heap, counted here as threads begin and end, and one bitmap, measured
 //! where it is made.
 
-use crate::alone;
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Heap};
-use crate::mimalloc::gate::Closed;
-use crate::mimalloc::pages;
+use crate::{alone, ledger::Account, mimalloc::gate::Closed, mimalloc::pages};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A kind of block: usable bytes, and how many blocks there are.

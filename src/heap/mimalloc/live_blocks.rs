@@ -8,8 +8,7 @@
 //! Nothing is written, allocated or locked.
 
 use crate::mimalloc::ffi::{Block, Heap, Page};
-use crate::mimalloc::gate::Closed;
-use crate::mimalloc::pages;
+use crate::{mimalloc::gate::Closed, mimalloc::pages};
 
 /// Most blocks of a page (`mi_page_t` counts them by 16 bits).
 const MOST: usize = 1 << 16;

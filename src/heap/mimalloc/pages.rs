@@ -9,20 +9,14 @@
 
 #![allow(unsafe_code)]
 
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Block, Heap, Page, PageMap, Submap};
 pub use crate::mimalloc::ffi::{Arena, each_arena, each_thread};
-use crate::mimalloc::gate::Closed;
 use crate::mimalloc::heaps::{self, HEAPS};
-use crate::threads::thread_state::thread_id;
-use pyhost_os::errno::KeptErrno;
-use pyhost_os::mapping::give_pages_back;
-use pyhost_os::process::read_memory;
-use std::mem::offset_of;
-use std::ops::Range;
+use crate::{ledger::Account, mimalloc::gate::Closed, threads::thread_state::thread_id};
+use pyhost_os::{errno::KeptErrno, mapping::give_pages_back, process::read_memory};
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{mem::offset_of, ops::Range, sync::atomic::AtomicPtr};
 
 /// Bytes of mimalloc's unit of addresses, on which pages begin.
 pub const SLICE: usize = 1 << ffi::SLICE_SHIFT;

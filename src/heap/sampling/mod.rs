@@ -21,28 +21,23 @@ use crate::ledger::{Account, HEADER, LEDGER, Scope};
 use crate::mimalloc::ffi::{self, Theap};
 use crate::mimalloc::gate::{self, Inside};
 use crate::mimalloc::heaps::{HEAPS, is_marked, is_sampled};
-use crate::threads::thread_names::Names;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
-use crate::{NATIVE, bounded_heap, counts, make_theap};
+use crate::{NATIVE, bounded_heap, counts, make_theap, threads::thread_names::Names};
 use other_blocks::ELSEWHERE;
 pub use other_blocks::{Taken, booked, put_back, resized, take_out, unbooked};
 pub(crate) use other_blocks::{booked_inside, unbooked_inside};
 use pyhost_os::cell::{Exclusive, Held};
-use pyhost_os::errno::KeptErrno;
-use pyhost_os::forks::Child;
-use pyhost_os::{calls, clock, process};
+use pyhost_os::{calls, clock, errno::KeptErrno, forks::Child, process};
 pub use pyhost_sampler::published::Renew;
 use pyhost_sampler::{Added, Allocation, Chance, Heights, Units, Weight};
 pub use pyhost_sampler::{
     Call, FrameView, HOSTS_FILE, Kinds, NativeCall, NativeView, Samples, Site, SpanView, Step, Sum,
     Thread, UnitFigures, UnitNumber, View,
 };
-use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
 use std::thread::{sleep, yield_now};
-use std::time::Duration;
+use std::{ptr::null_mut, sync::OnceLock, time::Duration};
 pub(crate) use units::may_grow;
 pub use units::{begin_units, exhausted, note_error, release_unit, with_units};
 

@@ -7,8 +7,7 @@ use super::{
 };
 use crate::ledger::Account;
 use pyhost_sampler::{Added, TakenOut, UnitSample, Weight};
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::AtomicU32, sync::atomic::Ordering::Relaxed};
 
 /// How many samples lie at addresses with the same hash, of those in no heap for samples. Most blocks that are freed are
 /// found to be no sample by one look here.

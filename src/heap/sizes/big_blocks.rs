@@ -5,11 +5,8 @@
 //! static memory that is filled from its beginning; the thread that takes an entry writes its key last, and a
 //! reader leaves out what is changed meanwhile. Any thread, inside the gate; nothing is allocated.
 
-use crate::call_site::source_line::SourceLine;
-use crate::ledger::Account;
-use crate::sizes::largest_classes::insert;
-use pyhost_os::cell::Exclusive;
-use pyhost_os::clock::monotonic_coarse;
+use crate::{call_site::source_line::SourceLine, ledger::Account, sizes::largest_classes::insert};
+use pyhost_os::{cell::Exclusive, clock::monotonic_coarse};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 

@@ -6,12 +6,9 @@
 
 use crate::checks::{checked_blocks, guards};
 use crate::ledger::{ACCOUNTS, Account};
-use crate::mimalloc::internal_blocks;
 use crate::mimalloc::pages::{self, PageView};
-use crate::tensorflow::pool;
-use crate::{alone, counts};
-use pyhost_os::mapping::Mapped;
-use pyhost_os::zeros_are_valid;
+use crate::{alone, counts, mimalloc::internal_blocks, tensorflow::pool};
+use pyhost_os::{mapping::Mapped, zeros_are_valid};
 
 /// Classes of an account at most: mimalloc has 101 sizes of blocks that share a page, and those that
 /// have one to themselves are put together by [`class_of_single`], 4 classes a doubling.

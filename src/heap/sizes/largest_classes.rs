@@ -2,9 +2,7 @@
 //! on. No page is collected, so that the blocks of a page that another thread is freeing may be a
 //! few too many. Inside the allocator too: nothing is allocated, and the gate is not closed.
 
-use crate::counts;
-use crate::ledger::Account;
-use crate::mimalloc::pages;
+use crate::{counts, ledger::Account, mimalloc::pages};
 
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::bounded_heap;
-use crate::mimalloc::ffi;
-use crate::process::limits;
-use crate::system_memory::address_limit;
+use crate::{bounded_heap, mimalloc::ffi, process::limits, system_memory::address_limit};
 use pyhost_os::mapping::{empty, is_mapped, page_size};
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};

@@ -265,10 +265,7 @@ fn reserve_huge_pages() {
         return;
     };
     let start = memory.start().as_ptr();
-    advise_huge_pages(
-        start.wrapping_add(start.align_offset(ALIGNMENT)),
-        SIZE,
-        true,
-    );
+    let first = start.wrapping_add(start.align_offset(ALIGNMENT));
+    advise_huge_pages(first, SIZE, true);
     ffi::manage(memory, ALIGNMENT, SIZE);
 }

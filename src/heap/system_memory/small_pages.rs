@@ -6,8 +6,7 @@
 //! everywhere ([`crate::arrays::placement`]): they would have had them from libc's malloc. Under `--retain speed` nothing is
 //! refused.
 
-use crate::mimalloc::ffi;
-use crate::{bounded_heap, process};
+use crate::{bounded_heap, mimalloc::ffi, process};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::{advise_huge_pages, page_size, refuse_huge_pages_directly, whole_pages};
 use std::ffi::c_int;

@@ -2,19 +2,15 @@
 
 #![allow(unsafe_code)]
 
-use crate::arrays::placement;
-use crate::host::host;
 use crate::ledger::{Account, LEDGER};
-use crate::mimalloc::gate;
-use crate::system_memory::retention;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{NUMPY, book, book_resized, may_book, release};
+use crate::{NUMPY, arrays::placement, host::host, mimalloc::gate, system_memory::retention};
+use crate::{book, book_resized, may_book, release};
 use pyhost_os::mmap_vec::MmapVec;
 use pyhost_tensorflow::bfc::{Bfc, ChunkView, Map, Statistics};
-use std::ops::Range;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::{ops::Range, ptr::null_mut};
 
 pyhost_os::state! {
     /// The region, and when to look for what it can give back.

@@ -11,8 +11,7 @@ use crate::bounded_heap;
 use crate::ledger::{LEDGER, UNCLAIMED};
 use crate::mimalloc::{ffi, gate, internal_blocks};
 use crate::threads::thread_state::{SLOT_KEY, state, thread_id};
-use std::ffi::c_void;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ffi::c_void, sync::atomic::Ordering::Relaxed};
 
 /// Ends a thread's part of mimalloc; the destructor of mimalloc's key.
 unsafe extern "C" fn end_theaps(theap: *mut c_void) {

@@ -3,8 +3,7 @@
 //! Reading one is a call of the system. A thread that begins may be named a moment later, so its first samples each read
 //! the name anew; then one in each tick of the clock does.
 
-use pyhost_os::process;
-use pyhost_os::process::small_file::read_once;
+use pyhost_os::process::{self, small_file::read_once};
 use pyhost_os::terminal_text::leading_text;
 use pyhost_sampler::{Samples, Thread};
 use std::cell::Cell;

@@ -7,8 +7,7 @@
 
 use crate::ledger::{ACCOUNTS, Account, LEDGER, Slot, UNCLAIMED};
 use crate::mimalloc::ffi::{self, Theap};
-use crate::threads::thread_names::Named;
-use crate::threads::thread_pointers;
+use crate::{threads::thread_names::Named, threads::thread_pointers};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

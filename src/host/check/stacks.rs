@@ -13,13 +13,11 @@ use crate::heap::call_site::native_stacks::{self, CallsNumber, MOST};
 use crate::observe::pyhostctl_process;
 use pyhost_os::clock::{Utc, now};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::signals::SignalSet;
-use pyhost_os::terminal_text::Plain;
+use pyhost_os::{signals::SignalSet, terminal_text::Plain};
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::{self, Write};
-use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{os::fd::AsRawFd, sync::OnceLock};
 
 /// Nanoseconds that `pyhostctl` may take: the debug information of a large library needs seconds.
 const PATIENCE: u64 = 30_000_000_000;

@@ -40,28 +40,33 @@ macro_rules! if_arm {
     };
 }
 
-/// Adds one to the counter at `{forks}`, and leaves the arguments as they are.
-#[cfg(target_arch = "x86_64")]
-macro_rules! count {
-    () => {
-        "mov rax, qword ptr [rip + {forks}]
-        lock inc qword ptr [rax]"
+/// Defines a macro whose text is assembly, by processor.
+macro_rules! by_processor {
+    ($name:ident: x86_64 $x86_64:literal, aarch64 $aarch64:literal, arm $arm:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        macro_rules! $name(() => { $x86_64 });
+        #[cfg(target_arch = "aarch64")]
+        macro_rules! $name(() => { $aarch64 });
+        #[cfg(target_arch = "arm")]
+        macro_rules! $name(() => { $arm });
+        #[allow(unused_imports, reason = "of one file alone")]
+        pub(crate) use $name;
     };
 }
-#[cfg(target_arch = "aarch64")]
-macro_rules! count {
-    () => {
+
+// Adds one to the counter at `{forks}`, and leaves the arguments as they are.
+by_processor! { count:
+    x86_64
+        "mov rax, qword ptr [rip + {forks}]
+        lock inc qword ptr [rax]",
+    aarch64
         "adrp x16, {forks}
         ldr x16, [x16, :lo12:{forks}]
         1: ldxr x17, [x16]
         add x17, x17, #1
         stxr w15, x17, [x16]
-        cbnz w15, 1b"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! count {
-    () => {
+        cbnz w15, 1b",
+    arm
         "push {{r0, r1, r2, r3}}
         ldr r12, 15f
         11: add r12, pc, r12
@@ -73,31 +78,22 @@ macro_rules! count {
         cmp r2, #0
         bne 1b
         pop {{r0, r1, r2, r3}}"
-    };
 }
 
-#[cfg(target_arch = "x86_64")]
-macro_rules! go_on {
-    () => {
+// On aarch64 a conditional branch reaches 1 MiB.
+by_processor! { go_on:
+    x86_64
         "mov rax, qword ptr [rip + {real}]
         test rax, rax
         je {missing}
-        jmp rax"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! go_on {
-    () => {
+        jmp rax",
+    aarch64
         "adrp x16, {real}
         ldr x16, [x16, :lo12:{real}]
         cbz x16, 3f
         br x16
-        3: b {missing}" // a conditional branch reaches 1 MiB
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! go_on {
-    () => {
+        3: b {missing}",
+    arm
         "ldr r12, 16f
         12: add r12, pc, r12
         ldr r12, [r12]
@@ -105,7 +101,6 @@ macro_rules! go_on {
         beq {missing}
         bx r12
         16: .word {real} - (12b + 8)"
-    };
 }
 
 /// The constant of [`count`].
@@ -115,4 +110,4 @@ macro_rules! words {
     };
 }
 
-pub(crate) use {begin, count, end, go_on, if_arm, words};
+pub(crate) use {begin, by_processor, end, if_arm, words};

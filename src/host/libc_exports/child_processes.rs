@@ -11,13 +11,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::errno::Errno;
-use crate::ledger::HEADER;
-use crate::libc_exports::assembly::{begin, count, end, go_on, if_arm, words};
+use crate::libc_exports::assembly::{begin, by_processor, count, end, go_on, if_arm, words};
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload::{self, Program};
-use crate::observe::exit_report;
-use crate::observe::report::Ending;
+use crate::{errno::Errno, ledger::HEADER, observe::exit_report, observe::report::Ending};
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
@@ -167,27 +164,17 @@ std::arch::global_asm!(
     missing = sym pyhost_fork,
 );
 
-/// Goes to 2 if the flags of `clone`, the third argument, ask for a thread.
-#[cfg(target_arch = "x86_64")]
-macro_rules! unless_process {
-    () => {
+// Goes to 2 if the flags of `clone`, the third argument, ask for a thread.
+by_processor! { unless_process:
+    x86_64
         "test edx, {thread}
-        jne 2f"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! unless_process {
-    () => {
+        jne 2f",
+    aarch64
         "tst w2, #{thread}
-        b.ne 2f"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! unless_process {
-    () => {
+        b.ne 2f",
+    arm
         "tst r2, #{thread}
         bne 2f"
-    };
 }
 
 // clone(2): the child begins on its own stack.
@@ -205,10 +192,9 @@ std::arch::global_asm!(
     missing = sym pyhost_no_such_call,
 );
 
-/// Calls `{note}`, which reads the arguments, and keeps them.
-#[cfg(target_arch = "x86_64")]
-macro_rules! note {
-    () => {
+// Calls `{note}`, which reads the arguments, and keeps them.
+by_processor! { note:
+    x86_64
         "push rdi
         push rsi
         push rdx
@@ -223,12 +209,8 @@ macro_rules! note {
         pop rcx
         pop rdx
         pop rsi
-        pop rdi"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! note {
-    () => {
+        pop rdi",
+    aarch64
         "stp x29, x30, [sp, #-80]!
         mov x29, sp
         stp x0, x1, [sp, #16]
@@ -240,16 +222,11 @@ macro_rules! note {
         ldp x2, x3, [sp, #32]
         ldp x4, x5, [sp, #48]
         ldr x6, [sp, #64]
-        ldp x29, x30, [sp], #80"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! note {
-    () => {
+        ldp x29, x30, [sp], #80",
+    arm
         "push {{r0, r1, r2, r3, r12, lr}}
         bl {note}
         pop {{r0, r1, r2, r3, r12, lr}}"
-    };
 }
 
 // syscall(2): the calls that start or end a process are noted, then all are libc's. A fork returns twice,

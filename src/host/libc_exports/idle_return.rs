@@ -19,19 +19,15 @@
 
 #![allow(unsafe_code)]
 
-use crate::errno::Errno;
-use crate::heap::retention::Wait;
 use crate::libc_exports::native::next::{self, call};
 use crate::limit::{caps, recycling};
-use crate::process::loaded;
+use crate::{errno::Errno, heap::retention::Wait, process::loaded};
 use libc::{clockid_t, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
-use pyhost_os::clock::monotonic;
-use pyhost_os::process::is_first_thread;
 use pyhost_os::signals::{FAULTS, SignalSet};
-use std::ffi::c_int;
+use pyhost_os::{clock::monotonic, process::is_first_thread};
 use std::ptr::{null, null_mut};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{ffi::c_int, sync::OnceLock};
 
 /// Nanoseconds of the first part. To have all of 128 MiB again takes about as long. No round number, at which timers end.
 const FIRST: u64 = 53_000_000;

@@ -11,12 +11,10 @@
 
 use crate::path_template::{PathBuffer, format_into};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::sanitizers;
-use pyhost_os::strings::Strings;
+use pyhost_os::{sanitizers, strings::Strings};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::{os::unix::ffi::OsStrExt, sync::OnceLock};
 
 /// The variable that names the interpreter to the library: `DEVICE:INODE:`, in decimal, and the name that the launcher was
 /// called by. A child that runs the interpreter itself has no such name.

@@ -12,8 +12,7 @@
 use crate::libc_exports::native::next::{self, call};
 use crate::libc_exports::preload::{self, Program};
 use crate::observe::exit_report::dispositions::{self, set_handler};
-use crate::observe::report::Ending;
-use crate::observe::{exit_report, live};
+use crate::observe::{exit_report, live, report::Ending};
 use libc::sigaction as Action;
 use pyhost_os::strings::Strings;
 use std::ffi::{c_char, c_int};
@@ -57,31 +56,33 @@ macro_rules! exec {
     }};
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execv(path: *const c_char, argv: Strings<'_>) -> c_int {
-    // SAFETY: the caller's duties.
-    unsafe { execve(path, argv, Strings::environment()) }
+/// Exports the two functions that replace the process by a file, which `Program::$found` finds as libc does: with an environment, and
+/// with that of the process.
+macro_rules! exec_file {
+    ($name:ident = $symbol:ident, $found:ident; $with_own:ident) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            file: *const c_char,
+            argv: Strings<'_>,
+            envp: Strings<'_>,
+        ) -> c_int {
+            // SAFETY: the caller's duty.
+            let (file, text) = unsafe { (preload::stand_in(file), preload::text(file)) };
+            preload::with_library(Program::$found(text), envp, |envp| {
+                exec!($symbol(file, argv, envp))
+            })
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $with_own(file: *const c_char, argv: Strings<'_>) -> c_int {
+            // SAFETY: the caller's duties.
+            unsafe { $name(file, argv, Strings::environment()) }
+        }
+    };
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execve(path: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
-    // SAFETY: the caller's duty.
-    let (path, program) = unsafe { (preload::stand_in(path), Program::At(preload::text(path))) };
-    preload::with_library(program, envp, |envp| exec!(EXECVE(path, argv, envp)))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execvp(file: *const c_char, argv: Strings<'_>) -> c_int {
-    // SAFETY: the caller's duties.
-    unsafe { execvpe(file, argv, Strings::environment()) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings<'_>, envp: Strings<'_>) -> c_int {
-    // SAFETY: the caller's duty.
-    let (file, program) = unsafe { (preload::stand_in(file), Program::Named(preload::text(file))) };
-    preload::with_library(program, envp, |envp| exec!(EXECVPE(file, argv, envp)))
-}
+exec_file!(execve = EXECVE, At; execv);
+exec_file!(execvpe = EXECVPE, Named; execvp);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(file: c_int, argv: Strings<'_>, envp: Strings<'_>) -> c_int {

@@ -1,11 +1,9 @@
 //! Which lines of Python allocated (`--lines`): starts the samples of the heap.
 
 use crate::bytes::{self, Expected};
-use crate::heap;
-use crate::heap::sampling;
+use crate::heap::{self, sampling};
 use crate::libc_exports::native::Mode;
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.

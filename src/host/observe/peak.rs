@@ -18,20 +18,17 @@
 //! which is beyond reach if no report is planned ([`peak_watch`]). [`fall`] and [`ask`] run inside the
 //! allocator, on any thread: they allocate nothing, and no lock of theirs is held for longer than a few stores.
 
-use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Returned};
 use crate::cpython::{frames, threads};
-use crate::errno::KeptErrno;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
 use crate::heap::{self, PeakWatcher, thread_pointers};
 use crate::ledger::{LEDGER, Scope, Snapshot};
 use crate::observe::balance::{self, Balance};
 use crate::observe::resident_peak::{self, time};
-use crate::resident::resident;
+use crate::{cpython::functions::add_pending_call, errno::KeptErrno, resident::resident};
 use pyhost_os::cell::{HeldLatest, Latest};
-use pyhost_os::clock::monotonic;
-use pyhost_os::forks::Child;
+use pyhost_os::{clock::monotonic, forks::Child};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// A quick look at one moment.

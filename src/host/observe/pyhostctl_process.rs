@@ -6,14 +6,9 @@
 #![allow(unsafe_code)]
 
 use crate::errno::{Errno, errno};
-use crate::libc_exports::preload;
-use crate::process;
-use pyhost_os::calls::waitpid;
-use pyhost_os::clock::wait_until;
-use pyhost_os::file;
-use pyhost_os::mapping::FromZeros;
-use pyhost_os::signals::SignalSet;
+use crate::{libc_exports::preload, process};
 use pyhost_os::system_call::{copy_process, run_in_copy, system_call};
+use pyhost_os::{calls::waitpid, clock::wait_until, file, mapping::FromZeros, signals::SignalSet};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
@@ -201,12 +196,8 @@ fn become_program(
             libc::dup2(stream, number);
         }
         own.close_but(&mut [0, 1, 2]);
-        libc::syscall(
-            libc::SYS_execve,
-            program.as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-        );
+        let (arguments, environment) = (arguments.as_ptr(), environment.as_ptr());
+        libc::syscall(libc::SYS_execve, program.as_ptr(), arguments, environment);
     }
     process::end_now(NOT_STARTED)
 }

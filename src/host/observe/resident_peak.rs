@@ -8,16 +8,13 @@
 //!
 //! Not seen are memory that is given back past libc's functions, and a peak that lasts less than a millisecond.
 
-use crate::errno::KeptErrno;
 use crate::heap::peak_watch::{self, PEAK_THRESHOLDS};
-use crate::heap::sampling;
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
-use crate::libc_exports::native::mapped;
 use crate::observe::balance::{self, LIBRARIES, Libraries, Library, QuickBalance};
+use crate::{errno::KeptErrno, heap::sampling, libc_exports::native::mapped};
 use pyhost_os::cell::{HeldLatest, Latest};
 use pyhost_os::clock::{monotonic, nanoseconds};
-use pyhost_os::forks::Child;
-use pyhost_os::process::resident_and_shared;
+use pyhost_os::{forks::Child, process::resident_and_shared};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

@@ -6,8 +6,7 @@ use crate::cpython::IS_FREE_THREADED;
 use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::libc_exports::native::{self, Mode};
-use crate::python::hooks::domains::Asked;
-use crate::python::numpy;
+use crate::python::{hooks::domains::Asked, numpy};
 
 pub struct Allocators {
     pub python: Allocator,

@@ -1,11 +1,9 @@
 //! The options that bound memory, the bounded heap and caps, and what they cannot go with.
 
-use super::table::Values;
-use super::{Options, baked, native_account, refuse_if};
+use super::{Options, baked, native_account, refuse_if, table::Values};
 use crate::allocator::Allocator;
 use crate::error::Result;
-use crate::heap::bounded_heap::Size;
-use crate::heap::retention::Retention;
+use crate::heap::{bounded_heap::Size, retention::Retention};
 use crate::ledger::Scope;
 use crate::libc_exports::native::Mode;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};

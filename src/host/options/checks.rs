@@ -1,16 +1,12 @@
 //! The options of checks: forced failures, and the rules of `--leak-check suppressions=FILE`.
 
 use super::outputs::{FAIL_LOG, Outputs};
-use super::table::Values;
-use super::{Options, native_account, refuse_if};
+use super::{Options, native_account, refuse_if, table::Values};
 use crate::allocator::Allocator;
 pub use crate::check::faults::FaultSettings;
-use crate::check::faults::MAX_RULES;
-use crate::check::leaks::Suppressions;
 use crate::error::{Error, Result};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use crate::{check::faults::MAX_RULES, check::leaks::Suppressions};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
 pub fn faults(values: &mut Values, outputs: &mut Outputs) -> Result<FaultSettings> {
     let is_given = values.is_given("--fail");

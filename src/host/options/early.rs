@@ -5,9 +5,8 @@
 //! has the region reserved. What it takes for the region's size is checked against what `super::read` finds: see
 //! [`check`]. It allocates nothing and says nothing.
 
-use super::baked;
 use super::reader::{Given, is_python_name, parts_of};
-use super::table::row_of;
+use super::{baked, table::row_of};
 use crate::bytes::{self, Exact};
 use crate::error::{Error, Result};
 use crate::heap;

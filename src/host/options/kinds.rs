@@ -1,17 +1,13 @@
 //! The kinds of values that options have: how each is read, and how it is written for children.
 
-use crate::bytes::Expected;
-use crate::check::leaks::Scope;
-use crate::libc_exports::native::Mode;
 use crate::observe::report::Format;
+use crate::{bytes::Expected, check::leaks::Scope, libc_exports::native::Mode};
 pub use pyhost_os::named::Named;
 use pyhost_os::{named, semicolon_list};
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
-use std::marker::PhantomData;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::str::FromStr;
+use std::{fmt::Display, marker::PhantomData, str::FromStr};
 
 /// Stands between the parts of a value.
 pub const COMMA: u8 = b',';

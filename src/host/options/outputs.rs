@@ -5,14 +5,11 @@
 //! that output. So is any trouble with a path that an outer host handed on: its child processes may
 //! live in another directory tree, or belong to another user.
 
-use super::refuse_if;
-use super::table::Values;
+use super::{refuse_if, table::Values};
 use crate::error::{Error, Result};
-use crate::observe::live::LedgerPlace;
-use crate::observe::timeline::TimelineSettings;
 use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
-use crate::process;
+use crate::{observe::live::LedgerPlace, observe::timeline::TimelineSettings, process};
 use pyhost_record::directory::Setting;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

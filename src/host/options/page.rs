@@ -4,14 +4,11 @@
 use super::outputs::{Outputs, STATS_FILE, TIMELINE};
 use super::table::Values;
 use crate::error::{Error, Result};
-use crate::observe::pyhostctl_process;
 use crate::observe::report::{Destination, Format, Stats};
 use crate::observe::timeline::{self, pages::Renderer};
 use crate::output::{self, Target};
-use crate::path_template::PathBuffer;
-use crate::process;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use crate::{observe::pyhostctl_process, path_template::PathBuffer, process};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
 /// Plans the page that was asked for. If there is no `pyhostctl` to make it, the report goes as JSON
 /// into a file beside the page's place, of which `pyhostctl html` makes the page later.

@@ -4,9 +4,7 @@
 use super::kinds::{COMMA, SEMICOLON};
 use super::table::{Form, Part, Row, row_of};
 use pyhost_os::semicolon_list;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// Python's own long options: where one appears, Python's arguments begin.
 const PYTHON_OPTIONS: [&[u8]; 5] = [

@@ -4,8 +4,7 @@
 
 use super::kinds::{Choice, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text};
 use crate::allocator::Allocator;
-use crate::check::faults::Spec;
-use crate::check::leaks;
+use crate::check::{faults::Spec, leaks};
 use crate::heap::bounded_heap::Size;
 use crate::heap::guards;
 use crate::heap::placement::HugePages;
@@ -14,9 +13,7 @@ use crate::heap::retention::Retention;
 use crate::libc_exports::native;
 use crate::limit::caps::{Rule, Share};
 use crate::limit::recycling::RecycleSignal;
-use crate::observe::lines::LineSettings;
-use crate::observe::report::Format;
-use crate::observe::timeline::Interval;
+use crate::observe::{lines::LineSettings, report::Format, timeline::Interval};
 use crate::python::module::FunctionName;
 use crate::python::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use std::ffi::{OsStr, OsString};

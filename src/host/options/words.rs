@@ -5,15 +5,11 @@
 use super::kinds::Help;
 use super::reader::{host_options, parts_of};
 use super::table::{Form, ROWS, Values, row_of};
-use crate::check::leaks::DEFAULT_STATUS;
 use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error, Result};
-use crate::observe::report::command::program;
+use crate::{check::leaks::DEFAULT_STATUS, observe::report::command::program};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
-use std::ffi::OsString;
-use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{ffi::OsString, fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
 /// The exit statuses that are the host's own, and when a process ends with each.
 pub const STATUSES: [(i32, &str); 4] = [

@@ -7,14 +7,12 @@
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
 use crate::check::leaks;
-use crate::cpython::frames;
 use crate::cpython::imports::{ExtensionWatcher, watch_extensions};
-use crate::cpython::objects::Gil;
+use crate::cpython::{frames, objects::Gil};
 use crate::descriptor::notice;
 use crate::heap::bounded_heap;
 use crate::libc_exports::native::{self, Mode};
-use crate::python::hooks::domains;
-use crate::python::numpy;
+use crate::python::{hooks::domains, numpy};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.

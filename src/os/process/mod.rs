@@ -14,11 +14,10 @@ use crate::calls;
 
 pub use crate::calls::{default_stack, name_thread, read_memory, set_variables, thread_name};
 pub use crate::calls::{geteuid as user, getpid as id, kill as signal};
-use crate::errno::errno;
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
-use crate::path_template::format_into;
 pub use crate::system_call::end_now;
+use crate::{errno::errno, path_template::format_into};
 use maps::Mapping;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsRawFd, RawFd};

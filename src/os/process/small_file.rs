@@ -2,9 +2,7 @@
 //! handler too.
 
 use crate::file::{self, Fd};
-use std::ffi::CStr;
-use std::os::fd::AsRawFd;
-use std::str::FromStr;
+use std::{ffi::CStr, os::fd::AsRawFd, str::FromStr};
 
 /// Opens a file, reads its first bytes and closes it.
 pub fn read_once<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {

@@ -1,12 +1,10 @@
 //! The functions that an object's file names, also those that it does not export.
 
-use object::LittleEndian as Little;
 use object::elf::{FileHeader64, SHT_SYMTAB, STT_FUNC, SectionHeader64, Sym64};
 use object::pod::{Pod, bytes_of_slice_mut, from_bytes};
-use object::read::elf::Sym;
-use std::fs::File;
+use object::{LittleEndian as Little, read::elf::Sym};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Result, Seek, SeekFrom};
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 /// The value of the function whose name ends so: its address in the file. `None` if the file has no table of symbols, as a stripped
 /// one, or no such function. Reads the whole table, a part at a time.

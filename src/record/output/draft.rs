@@ -4,12 +4,10 @@
 //! directory of another user), the existing file is written in place.
 
 use super::Target;
-use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::path_template::{PathBuffer, format_into};
-use pyhost_os::process;
-use std::ffi::c_int;
-use std::os::fd::AsRawFd;
+use pyhost_os::{errno::Errno, process};
+use std::{ffi::c_int, os::fd::AsRawFd};
 
 /// An output file that is being written. Nothing is left of one that is dropped.
 pub struct Draft<'a> {

@@ -15,11 +15,8 @@ pub use draft::Draft;
 pub use pyhost_os::file::identity;
 
 use derive_more::Display;
-use pyhost_os::descriptor::notice;
-use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd, access, is_open, status_of as stat};
-use pyhost_os::path_template::PathBuffer;
-use pyhost_os::process;
+use pyhost_os::{descriptor::notice, errno::Errno, path_template::PathBuffer, process};
 use std::ffi::{CStr, c_int};
 use std::os::fd::AsRawFd;
 

@@ -1,9 +1,7 @@
 use super::*;
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, os::fd::AsRawFd, os::unix::ffi::OsStrExt};
 
 fn seen(path: &Path) -> Result<(Target, PathBuf), OutputError> {
     let mut buffer = PathBuffer::of(path.as_os_str().as_bytes()).unwrap();

@@ -5,8 +5,7 @@
 //! tables alike, and never asks any heap for memory. Nothing here panics or is locked in memory.
 
 use pyhost_os::mapping::{FromZeros, Mapped, Mapping, page_size};
-use std::ops::Range;
-use std::ptr::NonNull;
+use std::{ops::Range, ptr::NonNull};
 
 /// From this length on, memory is zeroed by giving its pages back. For less, the faults on the
 /// new pages cost more than the stores. Less under Miri, which takes its time for each byte.

@@ -5,12 +5,10 @@
 
 use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
-use super::reserved::LAZY_BYTES;
-use super::{BINS, Bfc, BinStatistics, GRANULE, Statistics, can_give_back};
+use super::{BINS, Bfc, BinStatistics, GRANULE, Statistics, can_give_back, reserved::LAZY_BYTES};
 use pyhost_testing::Random;
-use std::collections::HashSet;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Mutex;
+use std::{collections::HashSet, sync::Mutex};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -3,8 +3,7 @@ use super::*;
 use crate::stacks::tests::{call, empty, row, sample, stacks_of, with_lines};
 use pyhost_record::output::format::{ENOUGH, is_ours};
 use serde_json::json;
-use std::collections::HashSet;
-use std::fmt::Debug;
+use std::{collections::HashSet, fmt::Debug};
 
 fn decoded(stacks: &Stacks, view: View) -> ProfilesData {
     ProfilesData::decode(bytes(stacks, view).as_slice()).unwrap()

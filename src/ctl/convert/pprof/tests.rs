@@ -1,8 +1,7 @@
 use super::*;
 use crate::stacks::tests::{sample, sample_value};
 use flate2::read::GzDecoder;
-use std::collections::HashSet;
-use std::io::Read;
+use std::{collections::HashSet, io::Read};
 
 fn decoded(view: View) -> Profile {
     let bytes = bytes(&sample(), &Choice::of_view(view)).unwrap();
@@ -20,10 +19,8 @@ fn text(profile: &Profile, index: i64) -> &str {
 #[test]
 fn a_sample_of_each_thread_has_its_name() {
     let report = crate::model::Report::of_json(&sample_value().to_string()).unwrap();
-    let profile = profile(
-        &Stacks::by_thread(&report).unwrap(),
-        &Choice::of_view(View::Live),
-    );
+    let stacks = &Stacks::by_thread(&report).unwrap();
+    let profile = profile(stacks, &Choice::of_view(View::Live));
     let of_thread = |name: &str| -> i64 {
         let has_it = |sample: &&Sample| {
             let label = |label: &Label| [text(&profile, label.key), text(&profile, label.str)];

@@ -8,9 +8,8 @@ mod tree;
 
 use super::figures::{count, swatch};
 use super::text;
-use crate::model::Report;
 use crate::stacks::{Stacks, View};
-use crate::summary::Summary;
+use crate::{model::Report, summary::Summary};
 use maud::{Markup, html};
 use tree::Tree;
 

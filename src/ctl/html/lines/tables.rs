@@ -1,8 +1,7 @@
 //! The lines with the most bytes, a table a view; and those that changed most since a baseline, as `pyhostctl diff` finds them.
 
-use super::super::chart::account_class;
 use super::super::figures::{bytes, count, scroll, swatch};
-use super::super::text;
+use super::super::{chart::account_class, text};
 use super::{Baseline, text_of};
 use crate::diff::{Change, LineChanges};
 use crate::lines::{By, Row, Subject, Table};

@@ -1,18 +1,12 @@
 //! The host that a request means.
 
 use crate::find::{self, FoundHost};
-use crate::lines::unwritten;
-use crate::output::Failure;
 use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
-use crate::stacks::Stacks;
+use crate::{lines::unwritten, output::Failure, stacks::Stacks};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::clock::{Utc, now};
-use pyhost_record::directory::lines_beside;
-use pyhost_record::lines::samples_of;
-use pyhost_record::metrics::Pid;
-use std::fmt::Write;
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
+use pyhost_record::{directory::lines_beside, lines::samples_of, metrics::Pid};
+use std::{fmt::Write, path::Path, sync::atomic::Ordering::Relaxed};
 
 impl FoundHost {
     /// The host of that name that runs; without a name, the only one that has samples.

@@ -10,16 +10,12 @@ mod wish;
 use super::connections::Client;
 use super::request::{Request, decoded};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
-use crate::convert::pprof;
-use crate::find::FoundHost;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
-use pyhost_os::clock::monotonic;
-use pyhost_os::named::Named;
+use crate::{convert::pprof, find::FoundHost};
+use pyhost_os::{clock::monotonic, named::Named};
 use pyhost_record::metrics::Pid;
-use std::path::Path;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::{path::Path, sync::Mutex, time::Duration};
 use wish::{Kind, Wish};
 
 /// Held while samples are read and a profile is made, so that many clients need the memory of one.

@@ -1,8 +1,7 @@
 //! The values of a request for a profile, with the names and the meaning that Go's `net/http/pprof` gives them.
 
-use crate::serve::request::Query;
 use crate::serve::response::{BAD_REQUEST, Response};
-use crate::stacks::View;
+use crate::{serve::request::Query, stacks::View};
 
 /// The longest time of a change, in seconds.
 const LONGEST: u32 = 300;

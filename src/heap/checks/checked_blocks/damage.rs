@@ -2,13 +2,9 @@
 
 use super::is_on;
 use super::record::{Record, State, Written};
-use crate::alone;
-use crate::call_site::CallSite;
-use crate::checks::guards;
 use crate::checks::out_of_bounds::{OutOfBounds, hooks_are_on};
-use crate::ledger::Account;
-use crate::mimalloc::heaps;
 use crate::mimalloc::live_blocks::{self, LiveBlock};
+use crate::{alone, call_site::CallSite, checks::guards, ledger::Account, mimalloc::heaps};
 use std::fmt;
 
 /// A block that was written to where or when nobody may.

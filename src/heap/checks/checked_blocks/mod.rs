@@ -20,25 +20,19 @@ pub use quarantine::each as each_waiting;
 use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::fill_bytes::{DEAD, FRESH};
-use crate::checks::guards;
 use crate::checks::out_of_bounds::{HOOK, OutOfBounds};
-use crate::descriptor::notice;
 use crate::hot::allocate::{allocate_aligned, book_new};
 use crate::hot::booking::{admits, failed, release_block};
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page, Theap};
 use crate::mimalloc::gate::{self, Closed};
 use crate::mimalloc::heaps::{HEAPS, is_checked, is_marked};
 use crate::mimalloc::live_blocks::{self, LiveBlock};
-use crate::mimalloc::pages::live_page;
-use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
-use crate::{bounded_heap, known_theap_of, make_theap, sampling};
+use crate::{bounded_heap, known_theap_of, make_theap, sampling, system_memory::retention};
+use crate::{checks::guards, descriptor::notice, ledger::Account, mimalloc::pages::live_page};
 use record::{Record, State};
-use std::fmt::Display;
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::{fmt::Display, ptr::null_mut, sync::atomic::AtomicBool};
 
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;

@@ -5,9 +5,8 @@
 //! nobody uses.
 
 use super::{Waiting, give_back};
-use crate::bounded_heap;
 use crate::mimalloc::gate::{Closed, Inside};
-use crate::mimalloc::pages;
+use crate::{bounded_heap, mimalloc::pages};
 use pyhost_os::mapping::Mapped;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

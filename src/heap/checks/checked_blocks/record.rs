@@ -5,13 +5,9 @@
 use crate::call_site::{After, CallSite, CallSiteCell};
 use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
-use crate::ledger::Account;
-use crate::mimalloc::heaps::is_checked;
-use crate::mimalloc::live_blocks::LiveBlock;
-use std::cell::Cell;
-use std::fmt;
-use std::sync::atomic::AtomicU64;
+use crate::{ledger::Account, mimalloc::heaps::is_checked, mimalloc::live_blocks::LiveBlock};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::{cell::Cell, fmt, sync::atomic::AtomicU64};
 
 /// The least pad on each side.
 const PAD: usize = 16;
@@ -308,11 +304,8 @@ impl fmt::Display for Written<'_> {
         let (front, _) = hooks_of(self.record.account());
         let is_inside = usize::try_from(offset).is_ok_and(|at| at < self.record.size());
         let expected = if is_inside { DEAD } else { FORBIDDEN };
-        let (record, freed, at) = (
-            &self.record,
-            self.record.freed_at(),
-            offset - front as isize,
-        );
+        let (record, at) = (&self.record, offset - front as isize);
+        let freed = record.freed_at();
         write!(out, "{record} was written to after it was freed{freed}: ")?;
         write!(out, "byte {at} is 0x{value:02x}, expected 0x{expected:02x}")
     }

@@ -2,11 +2,9 @@
 //! takes no lock.
 
 use super::slots::{FREED, RANGE};
-use crate::call_site::CallSite;
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, hooks_of};
-use crate::ledger::Account;
-use std::fmt;
-use std::sync::atomic::Ordering::Acquire;
+use crate::{call_site::CallSite, ledger::Account};
+use std::{fmt, sync::atomic::Ordering::Acquire};
 
 /// An access to a closed page, as one line.
 pub struct Fault {

@@ -30,17 +30,14 @@ use crate::errno::Errno;
 use crate::host::Request;
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::ledger::Account;
-use crate::mimalloc::ffi::SMALL_SIZE_MAX;
-use crate::mimalloc::gate;
+use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
 use crate::sampling;
 use crate::threads::thread_state::{state, thread_id};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
-use std::fmt;
-use std::ops::Range;
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::{fmt, ops::Range, ptr::null_mut};
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
@@ -246,10 +243,8 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let account = self.account();
-        let (asked, name) = (
-            out_of_bounds::asked_of(account, self.size()),
-            account.name(),
-        );
+        let asked = out_of_bounds::asked_of(account, self.size());
+        let (asked, name) = (asked, account.name());
         let made = self.made.get().after("allocated at");
         write!(
             out,

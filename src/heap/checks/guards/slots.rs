@@ -4,15 +4,12 @@
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
 //! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
-use crate::call_site::CallSiteCell;
-use crate::ledger::Account;
-use crate::mimalloc::ffi::IS_64_BIT;
+use crate::{call_site::CallSiteCell, ledger::Account, mimalloc::ffi::IS_64_BIT};
 use pyhost_os::mapping::{Mapped, Mapping};
 use pyhost_os::zeros_are_valid;
-use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::{ops::Range, sync::OnceLock};
 
 /// The range; set once.
 pub static RANGE: OnceLock<GuardRange> = OnceLock::new();

@@ -1,20 +1,13 @@
 //! The log of injected failures: one line each, written at once, so that it is there however the
 //! process ends. Does not allocate or wait; any thread.
 
-use crate::cpython::frames::CallsInALine;
 use crate::descriptor::{format_into, notice, write_quietly};
 use crate::errno::{Errno, KeptErrno};
-use crate::ledger::Account;
 use crate::output::{self, Target};
-use crate::path_template::PathBuffer;
-use crate::process;
+use crate::{cpython::frames::CallsInALine, ledger::Account, path_template::PathBuffer, process};
 use pyhost_os::file::{self, Fd};
-use std::ffi::c_int;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::{ffi::c_int, os::fd::AsRawFd, os::unix::ffi::OsStrExt, path::Path, sync::OnceLock};
 
 /// Descriptors from here on: the script sees the numbers that it would see without the host.
 const FIRST_DESCRIPTOR: c_int = 200;
@@ -114,10 +107,8 @@ fn write(log: &Log, line: &[u8]) {
         if log.is_created {
             discard(log, descriptor);
         }
-        notice(format_args!(
-            "--fail log: cannot write '{}': {error}",
-            log.path.shown()
-        ));
+        let path = log.path.shown();
+        notice(format_args!("--fail log: cannot write '{path}': {error}"));
     }
 }
 

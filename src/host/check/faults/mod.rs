@@ -22,9 +22,8 @@ pub use rules::{Handle, close, disable, fails, open};
 pub use spec::Spec;
 
 use crate::ledger::Account;
-use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{path::PathBuf, sync::OnceLock};
 
 /// How many rules the command line may give.
 pub const MAX_RULES: usize = 8;

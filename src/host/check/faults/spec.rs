@@ -2,8 +2,7 @@
 
 use crate::bytes::{self, Expected};
 use crate::ledger::{Account, REPORTED};
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// Which of the requests that a rule counts fail.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,16 +4,12 @@
 use super::WORD;
 use super::table::{self, Table, new_table};
 use crate::heap::{self, region, thread_pointers};
-use crate::libc_exports::native::mapped;
-use crate::libc_exports::native::next::find;
 use crate::process::loaded::{self, Segment};
 use crate::process::maps::{self, PageMap};
-use crate::process::read_memory;
-use pyhost_os::calls;
-use pyhost_os::mapping::page_size;
-use std::cell::UnsafeCell;
-use std::sync::OnceLock;
+use crate::{libc_exports::native::mapped, libc_exports::native::next::find, process::read_memory};
+use pyhost_os::{calls, mapping::page_size};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{cell::UnsafeCell, sync::OnceLock};
 
 pub type Range = std::ops::Range<usize>;
 

@@ -22,8 +22,7 @@ use crate::allocator::Allocator;
 use crate::check::stacks;
 use crate::cpython::imports::{self, Watcher};
 use crate::cpython::layout::objects_in_blocks::{self, Memory, NAME};
-use crate::cpython::objects::Gil;
-use crate::cpython::{IS_FREE_THREADED, freelists, threads};
+use crate::cpython::{IS_FREE_THREADED, freelists, objects::Gil, threads};
 use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::heap::call_site::CallSite;
@@ -34,8 +33,7 @@ use crate::heap::source_line::SourceLine;
 use crate::heap::{self, leak_mark, pool, region, thread_pointers};
 use crate::ledger::Account;
 pub use memory::{StackTop, leave_out};
-use pyhost_os::path_template::format_into;
-use pyhost_os::terminal_text::leading_text;
+use pyhost_os::{path_template::format_into, terminal_text::leading_text};
 use reach::Block;
 pub use reach::Broken;
 use sites::Site;
@@ -295,14 +293,8 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         memory::add_stacks(&mut far);
     }
     let mut broken = new_table(MOST_GROUPS)?;
-    let mut blocks = reach::find(
-        closed,
-        accounts(),
-        arrays,
-        [&ranges, &far],
-        front(),
-        &mut broken,
-    )?;
+    let places: [&[_]; 2] = [&ranges, &far];
+    let mut blocks = reach::find(closed, accounts(), arrays, places, front(), &mut broken)?;
     let memory = reach::Readable(&ranges);
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),

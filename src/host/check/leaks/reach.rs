@@ -12,9 +12,8 @@ use super::memory::{self, Range};
 use super::table::{Table, new_table};
 use super::{MOST_BLOCKS, WORD};
 use crate::cpython::layout::objects_in_blocks::{self, Memory, Object};
-use crate::heap::gate::Closed;
 use crate::heap::{self, leak_mark};
-use crate::ledger::Account;
+use crate::{heap::gate::Closed, ledger::Account};
 
 /// A block that was allocated since the mark.
 #[derive(Clone, Copy, Debug)]

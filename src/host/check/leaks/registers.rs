@@ -8,10 +8,7 @@ use super::table::{Table, new_table};
 use crate::observe::pyhostctl_process;
 use crate::process::{self, small_file};
 use pyhost_os::calls::{Tracee, allow_tracer, waitpid};
-use pyhost_os::clock::wait_until;
-use pyhost_os::mapping::Shared;
-use pyhost_os::signals::SignalSet;
-use pyhost_os::system_call::run_in_copy;
+use pyhost_os::{clock::wait_until, mapping::Shared, signals::SignalSet, system_call::run_in_copy};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 

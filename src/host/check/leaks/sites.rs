@@ -4,9 +4,8 @@
 //! lives at the script's end is copied then. Of CPython's debug hooks nothing can be had: they keep
 //! a serial number only if CPython was built with `PYMEM_DEBUG_SERIALNO`.
 
-use super::MOST_BLOCKS;
-use super::reach::Readable;
 use super::table::{Table, new_table};
+use super::{MOST_BLOCKS, reach::Readable};
 use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
 use crate::cpython::objects::{Gil, Owned, Returned, or_none};
 use crate::heap::{self, leak_mark, region};

@@ -1,8 +1,7 @@
 //! Growing tables in memory of their own: the leak check must not allocate from the heaps that it
 //! looks at, nor leave its notes where it looks for pointers.
 
-use pyhost_os::mapping::Mapped;
-use pyhost_os::mmap_vec::Array;
+use pyhost_os::{mapping::Mapped, mmap_vec::Array};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A table, which takes memory as entries come. It is mapped for as long as the process lives.

@@ -1,9 +1,8 @@
 //! The types of sampled objects, read off their blocks while Python runs.
 
 use super::WORD;
-use crate::cpython::IS_FREE_THREADED;
 use crate::cpython::layout::objects_in_blocks::{self, Kind, Memory};
-use crate::cpython::objects::Gil;
+use crate::cpython::{IS_FREE_THREADED, objects::Gil};
 use crate::heap::sampling::{Kinds, Samples};
 use crate::ledger::Account;
 use crate::process::read_memory;

@@ -2,9 +2,8 @@
 
 use super::mode::{self, Mode, leave_to};
 use super::{checkers, lookup, mapped, next};
-use crate::bytes::Bytes;
-use crate::descriptor::notice;
 use crate::process::limits::{self, Ulimit};
+use crate::{bytes::Bytes, descriptor::notice};
 use pyhost_os::strings::Strings;
 
 /// Decides how the process's malloc serves, and sets it. What was asked for holds; else malloc is left alone

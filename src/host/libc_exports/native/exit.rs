@@ -1,8 +1,7 @@
 //! `on_exit(3)`. musl does not have it: there the host exports `exit`, which keeps the status for the functions.
 
 use pyhost_os::calls;
-use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::{ffi::c_int, sync::OnceLock};
 
 /// Gets the status, and may return another one.
 type AtExit = fn(c_int) -> Option<c_int>;
@@ -44,8 +43,7 @@ use kept::register;
 #[allow(unsafe_code, reason = "exports a symbol")]
 mod kept {
     use super::{FUNCTIONS, call};
-    use crate::libc_exports::native::next;
-    use crate::process;
+    use crate::{libc_exports::native::next, process};
     use pyhost_os::calls;
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

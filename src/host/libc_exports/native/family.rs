@@ -8,14 +8,11 @@
 
 use super::next::{self, call};
 use super::{Mode, mode};
-use crate::check::faults;
-use crate::errno::Errno;
 use crate::heap::{self, Reallocated, checked_requests};
-use crate::ledger::Account;
+use crate::{check::faults, errno::Errno, ledger::Account};
 use pyhost_os::mapping::page_size;
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr::null_mut;
+use std::{mem::MaybeUninit, ptr::null_mut};
 
 pub(super) const NATIVE: usize = Account::Native as usize;
 

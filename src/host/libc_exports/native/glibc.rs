@@ -9,9 +9,7 @@ use crate::descriptor::Descriptor;
 use crate::heap::{self, big_blocks};
 use crate::ledger::{Account, LEDGER};
 use pyhost_os::mapping::{FromZeros, page_size};
-use std::ffi::c_int;
-use std::fmt::Write;
-use std::ptr::null_mut;
+use std::{ffi::c_int, fmt::Write, ptr::null_mut};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut u8 {
@@ -123,18 +121,8 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
             <system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n\
             <total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" size=\"%zu\"/>\n\
             <system type=\"max\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</malloc>\n";
-        let max = info.usmblks;
-        libc::fprintf(
-            stream,
-            text.as_ptr(),
-            small,
-            small,
-            info.hblks,
-            info.hblkhd,
-            all,
-            max,
-            all,
-        );
+        let (text, blocks, big, max) = (text.as_ptr(), info.hblks, info.hblkhd, info.usmblks);
+        libc::fprintf(stream, text, small, small, blocks, big, all, max, all);
     }
     0
 }

@@ -6,8 +6,7 @@
 use super::{Mode, mode};
 use crate::heap::address_limit;
 use pyhost_os::calls::{self, Limit, Resource};
-use std::cell::Cell;
-use std::ffi::c_int;
+use std::{cell::Cell, ffi::c_int};
 
 /// Sets a limit and reads the one of before, if they are given.
 fn exchange(

@@ -11,24 +11,13 @@
 
 #![allow(unsafe_code)]
 
-use super::mode::is_off_from_the_start;
 use super::next::{self, call};
-use super::{family, glibc};
-use crate::libc_exports::assembly::{begin, end, go_on, if_arm};
-use pyhost_os::process::libc_itself;
+use super::{family, glibc, mode::is_off_from_the_start};
+use crate::libc_exports::assembly::{begin, by_processor, end, go_on, if_arm};
+use pyhost_os::{process::libc_itself, strings::c_text};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
-
-unsafe extern "C" {
-    // The exported functions (`mapped/calls.c`), for their addresses alone.
-    fn pyhost_exported_mmap();
-    fn pyhost_exported_mmap64();
-    fn pyhost_exported_munmap();
-    fn pyhost_exported_mremap();
-    fn pyhost_exported_mprotect();
-    fn pyhost_exported_madvise();
-}
 
 /// The family: the name, libc's own address, the host's.
 struct Twin {
@@ -37,39 +26,29 @@ struct Twin {
     exported: fn() -> *mut c_void,
 }
 
+/// The functions of each module, which have their own names; and those of `mapped/calls.c`, for their addresses alone.
 macro_rules! twins {
-    ($($function:path: $name:literal),* $(,)?) => {
-        static TWINS: [Twin; 22] = [$(Twin {
-            name: $name,
+    (in C: $($mapping:ident)*; $($module:ident: $($function:ident)*;)*) => {
+        mod in_c {
+            unsafe extern "C" {
+                $(#[link_name = concat!("pyhost_exported_", stringify!($mapping))] pub fn $mapping();)*
+            }
+        }
+        twins! { $($($module::$function)*)* $(in_c::$mapping)* }
+    };
+    ($($module:ident::$function:ident)*) => {
+        static TWINS: [Twin; [$(stringify!($function)),*].len()] = [$(Twin {
+            name: c_text(concat!(stringify!($function), "\0")),
             in_libc: AtomicPtr::new(null_mut()),
-            exported: || $function as *const c_void as *mut c_void,
+            exported: || $module::$function as *const c_void as *mut c_void,
         }),*];
     };
 }
 
 twins! {
-    family::malloc: c"malloc",
-    family::calloc: c"calloc",
-    family::realloc: c"realloc",
-    family::reallocarray: c"reallocarray",
-    family::free: c"free",
-    family::posix_memalign: c"posix_memalign",
-    family::aligned_alloc: c"aligned_alloc",
-    family::memalign: c"memalign",
-    family::valloc: c"valloc",
-    glibc::pvalloc: c"pvalloc",
-    family::malloc_usable_size: c"malloc_usable_size",
-    glibc::malloc_trim: c"malloc_trim",
-    glibc::mallinfo: c"mallinfo",
-    glibc::mallinfo2: c"mallinfo2",
-    glibc::malloc_stats: c"malloc_stats",
-    glibc::malloc_info: c"malloc_info",
-    pyhost_exported_mmap: c"mmap",
-    pyhost_exported_mmap64: c"mmap64",
-    pyhost_exported_munmap: c"munmap",
-    pyhost_exported_mremap: c"mremap",
-    pyhost_exported_mprotect: c"mprotect",
-    pyhost_exported_madvise: c"madvise",
+    in C: mmap mmap64 munmap mremap mprotect madvise;
+    family: malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc malloc_usable_size;
+    glibc: pvalloc malloc_trim mallinfo mallinfo2 malloc_stats malloc_info;
 }
 
 /// The flags of `dlopen` that are passed on. Read by assembly.
@@ -170,11 +149,10 @@ extern "C" fn pyhost_no_dlopen() -> *mut c_void {
     null_mut()
 }
 
-/// Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
-/// `{missing}`: only the function behind this one knows what the caller's `RTLD_NEXT` is.
-#[cfg(target_arch = "x86_64")]
-macro_rules! find_next {
-    () => {
+// Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
+// `{missing}`: only the function behind this one knows what the caller's `RTLD_NEXT` is.
+by_processor! { find_next:
+    x86_64
         "cmp rdi, -1
         jne {missing}
         push rdi
@@ -188,12 +166,8 @@ macro_rules! find_next {
         test rax, rax
         je 2f
         ret
-        2:"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! find_next {
-    () => {
+        2:",
+    aarch64
         "cmn x0, #1
         b.ne 3f
         stp x29, x30, [sp, #-48]!
@@ -209,12 +183,8 @@ macro_rules! find_next {
         cbz x16, 2f
         mov x0, x16
         ret
-        2:"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! find_next {
-    () => {
+        2:",
+    arm
         "cmn r0, #1
         bne {missing}
         push {{r0, r1, r2, lr}}
@@ -225,7 +195,6 @@ macro_rules! find_next {
         cmp r12, #0
         movne r0, r12
         bxne lr"
-    };
 }
 
 macro_rules! look_up {
@@ -245,29 +214,18 @@ macro_rules! look_up {
 look_up!("dlsym", pyhost_dlsym, DLSYM);
 look_up!("dlvsym", pyhost_dlvsym, DLVSYM);
 
-/// Leaves out of the flags, the second argument, what is not passed on.
-#[cfg(target_arch = "x86_64")]
-macro_rules! leave_out {
-    () => {
-        "and esi, dword ptr [rip + {passed_on}]"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! leave_out {
-    () => {
+// Leaves out of the flags, the second argument, what is not passed on.
+by_processor! { leave_out:
+    x86_64 "and esi, dword ptr [rip + {passed_on}]",
+    aarch64
         "adrp x16, {passed_on}
         ldr w16, [x16, :lo12:{passed_on}]
-        and w1, w1, w16"
-    };
-}
-#[cfg(target_arch = "arm")]
-macro_rules! leave_out {
-    () => {
+        and w1, w1, w16",
+    arm
         "ldr r12, 4f
         1: add r12, pc, r12
         ldr r12, [r12]
         and r1, r1, r12"
-    };
 }
 
 // dlopen(3) looks where the caller's object says, so it is jumped to.

@@ -48,10 +48,8 @@ use crate::heap::{double_free, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::{marker::PhantomData, mem::MaybeUninit, ptr::null_mut};
 
 /// Calls a function of this module's list; gives `$otherwise` if it is missing.
 macro_rules! call {

@@ -13,8 +13,7 @@
 use super::next::{self, Attributes, Start, call};
 use super::{Mode, mode};
 use crate::heap::{self, address_limit, bounded_heap};
-use crate::ledger::LEDGER;
-use crate::limit::caps;
+use crate::{ledger::LEDGER, limit::caps};
 use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

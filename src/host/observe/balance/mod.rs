@@ -22,16 +22,13 @@ pub use libraries::Libraries;
 pub use quick::{QuickBalance, quick};
 pub use rows::{Balance, LIBRARIES, Library, ROWS, Row};
 
-use crate::heap::gate::Closed;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
 use crate::heap::{self, guards, internal_blocks, pool, region, sampling};
 use crate::ledger::{Account, LEDGER};
-use crate::libc_exports::native::mapped;
 use crate::process::maps::{self, Mapping, PageMap};
+use crate::{heap::gate::Closed, libc_exports::native::mapped};
 use claims::Unclaimed;
-use pyhost_os::file::read_link;
-use pyhost_os::mapping::page_size;
-use pyhost_os::mmap_vec::Array;
+use pyhost_os::{file::read_link, mapping::page_size, mmap_vec::Array};
 use scratch::{Extent, Owner, Parts, Scratch, add};
 use std::ops::Range;
 

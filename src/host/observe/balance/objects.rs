@@ -3,8 +3,7 @@
 
 use super::rows::{Row, row_of};
 use super::scratch::{Extents, Owner, add};
-use crate::heap::bfc::ChunkView;
-use crate::process::loaded;
+use crate::{heap::bfc::ChunkView, process::loaded};
 use pyhost_os::signals::handler_stack;
 use std::ops::Range;
 

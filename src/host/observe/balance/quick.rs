@@ -2,10 +2,8 @@
 
 use crate::heap::{pages, thread_pointers};
 use crate::process::maps;
-use pyhost_os::clock::monotonic;
 use pyhost_os::mapping::{Mapped, page_size, resident_bytes};
-use pyhost_os::mmap_vec::Array;
-use pyhost_os::zeros_are_valid;
+use pyhost_os::{clock::monotonic, mmap_vec::Array, zeros_are_valid};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 

@@ -18,64 +18,53 @@ pub enum Kind {
 
 pyhost_os::named!(Kind: "account" Account, "heap" Heap, "file" File, "stack" Stack, "anonymous" Anonymous);
 
-/// A row beside those of the accounts, which come first. The discriminant is its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Row {
+/// The rows beside those of the accounts, which come first: of each its kind and its name.
+macro_rules! rows {
+    ($($(#[$doc:meta])* $kind:ident $row:ident $name:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Row {
+            $($(#[$doc])* $row,)*
+        }
+
+        const OTHERS: [(&str, Kind); [$($name),*].len()] = [$(($name, Kind::$kind)),*];
+    };
+}
+
+rows! {
     /// Free blocks, and room for blocks, in pages that have live ones.
-    HeapSlack = REPORTED.len(),
+    Heap HeapSlack "heap_slack",
     /// Pages without a live block, and memory that mimalloc has not given back.
-    HeapKept,
+    Heap HeapKept "heap_kept",
     /// Live blocks of `malloc` that the ledger does not count (`--malloc plain`).
-    Uncounted,
+    Heap Uncounted "uncounted",
     /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
-    HeapOwn,
+    Heap HeapOwn "heap_own",
     /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
-    HostTables,
+    Heap HostTables "host_tables",
     /// The host's executable.
-    Executable,
-    Libpython,
+    File Executable "executable",
+    File Libpython "libpython",
     /// Extension modules of Python.
-    Extensions,
+    File Extensions "extension_modules",
     /// Other libraries.
-    Libraries,
+    File Libraries "libraries",
     /// Other files: the script's own, locales.
-    Files,
-    MainStack,
+    File Files "other_files",
+    Stack MainStack "main_stack",
     /// Other threads' stacks, of threads that have ended too, as long as libc keeps them.
-    ThreadStacks,
-    SignalStack,
+    Stack ThreadStacks "thread_stacks",
+    Stack SignalStack "signal_stack",
     /// libc's own heap.
-    Brk,
+    Anonymous Brk "brk",
     /// Memory that is shared with other processes.
-    Shared,
+    Anonymous Shared "shared_memory",
     /// Memory that libraries have mapped themselves.
-    LibraryMaps,
-    Kernel,
+    Anonymous LibraryMaps "library_maps",
+    Anonymous Kernel "kernel",
 }
 
 /// How many rows there are.
-pub const ROWS: usize = Row::Kernel as usize + 1;
-
-const OTHERS: [(&str, Kind); ROWS - REPORTED.len()] = [
-    ("heap_slack", Kind::Heap),
-    ("heap_kept", Kind::Heap),
-    ("uncounted", Kind::Heap),
-    ("heap_own", Kind::Heap),
-    ("host_tables", Kind::Heap),
-    ("executable", Kind::File),
-    ("libpython", Kind::File),
-    ("extension_modules", Kind::File),
-    ("libraries", Kind::File),
-    ("other_files", Kind::File),
-    ("main_stack", Kind::Stack),
-    ("thread_stacks", Kind::Stack),
-    ("signal_stack", Kind::Stack),
-    ("brk", Kind::Anonymous),
-    ("shared_memory", Kind::Anonymous),
-    ("library_maps", Kind::Anonymous),
-    ("kernel", Kind::Anonymous),
-];
+pub const ROWS: usize = REPORTED.len() + OTHERS.len();
 
 /// A resident size, explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +110,7 @@ impl Balance {
 
     /// Adds to another row.
     pub fn add(&mut self, row: Row, bytes: u64) {
-        self.rows[row as usize] += bytes;
+        self.rows[REPORTED.len() + row as usize] += bytes;
     }
 
     /// Leaves an account `live` bytes at most. The excess goes to a row up to its `most` bytes, and what is

@@ -1,14 +1,10 @@
 //! Room for one look at the balance: a mapping of its own, so that no heap moves while it is looked
 //! at. The kernel backs what is touched of it alone.
 
-use super::claims::Unclaimed;
-use super::rows::Row;
+use super::{claims::Unclaimed, rows::Row};
 use crate::process::maps::Entry;
-use pyhost_os::mapping::Mapped;
-use pyhost_os::mmap_vec::Array;
-use pyhost_os::zeros_are_valid;
-use std::mem::MaybeUninit;
-use std::ops::Range;
+use pyhost_os::{mapping::Mapped, mmap_vec::Array, zeros_are_valid};
+use std::{mem::MaybeUninit, ops::Range};
 
 /// Addresses whose owner is known before the heaps are asked.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,7 @@ use crate::check::stacks::{self, Text};
 use crate::heap::checked_blocks;
 use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use pyhost_os::calls;
-use std::fmt;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Lines that are written at most.
 const MOST: usize = 10;

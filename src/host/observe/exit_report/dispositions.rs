@@ -16,15 +16,11 @@
 #![allow(unsafe_code)]
 
 use crate::libc_exports::native::next::{self, Setter};
-use crate::observe::live;
-use crate::process;
+use crate::{observe::live, process};
 use libc::{sigaction, sighandler_t};
-use pyhost_os::calls;
-use pyhost_os::mapping::FromZeros;
-use pyhost_os::signals::FAULTS;
-use std::ffi::c_int;
-use std::ptr::null;
+use pyhost_os::{calls, mapping::FromZeros, signals::FAULTS};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::{ffi::c_int, ptr::null};
 
 /// One more than the highest signal.
 const SIGNALS: usize = 65;

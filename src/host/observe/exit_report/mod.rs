@@ -15,29 +15,24 @@ mod script_end;
 mod signals;
 
 use crate::check::leaks::{self, StackTop};
-use crate::check::stacks::Text;
-use crate::cpython::objects::Gil;
 use crate::descriptor::{Descriptor, name_process, notice};
-use crate::error::CAP_EXHAUSTED;
 use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
 use crate::ledger::{HEADER, LEDGER};
-use crate::libc_exports::native;
 use crate::limit::caps::{self, How, Refusal};
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
 use crate::observe::{live, peak, resident_peak};
-use crate::path_template::names_process;
-use crate::process;
-use crate::python::numpy;
 use crate::resident::{self, Resident};
-use pyhost_os::forks::Child;
-use pyhost_os::{calls, clock};
+use crate::{
+    check::stacks::Text, cpython::objects::Gil, error::CAP_EXHAUSTED, libc_exports::native,
+};
+use crate::{path_template::names_process, process, python::numpy};
+use pyhost_os::{calls, clock, forks::Child};
 use script_end::{ReportParts, Room};
-use std::ffi::c_int;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+use std::{ffi::c_int, sync::OnceLock};
 
 /// The report to write, and the process that writes it.
 struct Plan {

@@ -6,17 +6,13 @@
 
 use super::render;
 use crate::descriptor::{Descriptor, notice};
-use crate::errno::Errno;
 use crate::observe::report::{Destination, Ending, Format, Json, Report, Stats};
 use crate::observe::timeline::pages::{self, NoPage, Renderer};
 use crate::output::{self, Draft, Target};
-use crate::path_template::PathBuffer;
-use crate::process;
+use crate::{errno::Errno, path_template::PathBuffer, process};
 use pyhost_os::file::{Fd, rewind};
-use std::ffi::c_int;
 use std::fmt::{self, Display};
-use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
+use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
 
 /// The descriptor that the report goes to, and its file's device and inode at the start.
 static DESCRIPTOR: OnceLock<(c_int, (u64, u64))> = OnceLock::new();
@@ -78,10 +74,8 @@ pub fn write_file(report: &Report<'_>, format: Format, template: &[u8]) {
     let target = match output::look(&mut path) {
         Ok(target) => target,
         Err(refusal) => {
-            return notice(format_args!(
-                "cannot write the report: '{}' {refusal}",
-                path.shown()
-            ));
+            let path = path.shown();
+            return notice(format_args!("cannot write the report: '{path}' {refusal}"));
         }
     };
     let written = match target {

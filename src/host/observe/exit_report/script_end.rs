@@ -4,16 +4,12 @@
 //!
 //! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
-use crate::check::leaks;
-use crate::cpython::objects::Gil;
 use crate::heap::big_blocks::{self, BigBlocks};
-use crate::heap::histogram::Histogram;
 use crate::heap::{bounded_heap, guards, sampling};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::observe::balance::{self, Balance};
-use crate::observe::resident_peak;
-use crate::python::numpy;
-use crate::resident::resident;
+use crate::{check::leaks, cpython::objects::Gil, heap::histogram::Histogram};
+use crate::{observe::resident_peak, python::numpy, resident::resident};
 use pyhost_os::cell::{Exclusive, Held, Published};
 use pyhost_os::forks::Child;
 

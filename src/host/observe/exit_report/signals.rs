@@ -11,9 +11,8 @@
 
 #![allow(unsafe_code)]
 
-use super::damage::Filled;
 use super::dispositions::{self, FIRST};
-use super::{end_refused, finish};
+use super::{damage::Filled, end_refused, finish};
 use crate::check::stacks;
 use crate::cpython::native_calls::{self, Of};
 use crate::descriptor::notice;
@@ -23,20 +22,16 @@ use crate::heap::guards::Fault;
 use crate::heap::{checked_blocks, guards, sampling};
 use crate::libc_exports::native::lookup;
 use crate::limit::caps;
-use crate::observe::live;
-use crate::observe::report::Ending;
+use crate::observe::{live, report::Ending};
 use crate::process;
 use libc::{
     SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, siginfo_t,
     ucontext_t,
 };
-use pyhost_os::calls;
-use pyhost_os::cell::Exclusive;
-use pyhost_os::mapping::Mapped;
 use pyhost_os::signals::{FAULTS, STOPS, SignalSet, handler_stack, set_handler_stack, signal_name};
 use pyhost_os::system_call::{Stack, call_on};
-use std::ffi::c_int;
-use std::fmt;
+use pyhost_os::{calls, cell::Exclusive, mapping::Mapped};
+use std::{ffi::c_int, fmt};
 
 /// The signals whose default is not to end the process, and SIGKILL.
 const NOT_CAUGHT: [c_int; 9] = [

@@ -9,20 +9,17 @@
 
 use super::mapping::{forget_lines, keep_lines};
 use super::own_path;
-use crate::cpython::frames;
-use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Returned};
+use crate::cpython::{frames, functions::add_pending_call};
 use crate::descriptor::{notice, quietly};
 use crate::errno::{Errno, KeptErrno};
 use crate::heap::sampling;
-use crate::ledger::HEADER;
-use crate::ledger::header::LinesAnswer;
+use crate::ledger::{HEADER, header::LinesAnswer};
 use crate::observe::lines;
 use crate::path_template::PathBuffer;
 use crate::python::hooks::domains;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mapping::Shared;
-use pyhost_os::signals::SignalSet;
+use pyhost_os::{mapping::Shared, signals::SignalSet};
 use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};

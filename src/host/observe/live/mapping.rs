@@ -9,18 +9,15 @@
 
 #![allow(unsafe_code)]
 
-use crate::descriptor::quietly;
-use crate::errno::Errno;
 use crate::ledger::{LEDGER, Ledger};
+use crate::{descriptor::quietly, errno::Errno};
 use pyhost_ledger::own;
 use pyhost_os::file::write_memory;
 use pyhost_os::mapping::{Mapping, Shared, empty, page_size};
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
-use std::ptr::with_exposed_provenance;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
-use std::{hint, slice};
+use std::{hint, ops::Range, ptr::with_exposed_provenance, slice};
 
 /// The pages of the header and the ledger, on this machine.
 fn pages() -> Option<Range<usize>> {

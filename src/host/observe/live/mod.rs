@@ -17,28 +17,22 @@ mod siblings;
 pub use mapping::is_in_file;
 
 use crate::descriptor::{format_into, name_process, notice, out_of_the_way};
-use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error, Result};
-use crate::header::ProcessState;
 use crate::ledger::{HEADER, LEDGER, REPORTED, Snapshot};
-use crate::libc_exports::native;
 use crate::observe::report::{Ending, Facts};
 use crate::observe::timeline::{self, brief, trouble};
 use crate::output::{self, Draft, Target};
-use crate::path_template::PathBuffer;
 use crate::process::{self, small_file::read_once};
 use crate::resident::{keep_noting, resident};
-use pyhost_os::cell::Exclusive;
+use crate::{errno::Errno, header::ProcessState, libc_exports::native, path_template::PathBuffer};
 use pyhost_os::file::{self, Fd, FdPlace};
-use pyhost_os::forks::Child;
-use pyhost_os::{calls, clock};
+use pyhost_os::{calls, cell::Exclusive, clock, forks::Child};
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
 use std::ffi::{CStr, OsString, c_int};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::{os::fd::AsRawFd, os::unix::ffi::OsStrExt};
 
 /// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,10 +286,8 @@ fn report_killed(mut killed: Vec<Record>, directory: &Path) {
     let more = killed.len().saturating_sub(MOST_NAMED);
     if more > 0 {
         let folder = directory.join(directory::ARCHIVE);
-        notice(format_args!(
-            "{more} more were killed; see {}",
-            folder.display()
-        ));
+        let folder = folder.display();
+        notice(format_args!("{more} more were killed; see {folder}"));
     }
 }
 

@@ -4,15 +4,10 @@
 //! files, which are in memory; so the worker that is forked next does. Nothing here allocates.
 
 use super::{MOST_NAMED, Names};
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use crate::header::ProcessState;
-use crate::ledger::HEADER;
 use crate::path_template::PathBuffer;
-use pyhost_os::bytes::Bytes;
-use pyhost_os::calls;
+use crate::{descriptor::notice, errno::Errno, header::ProcessState, ledger::HEADER};
 use pyhost_os::file::{Fd, each_name};
-use pyhost_os::signals::STOPS;
+use pyhost_os::{bytes::Bytes, calls, signals::STOPS};
 use pyhost_record::{Killed, archive, was_killed};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,10 +29,8 @@ pub fn archive(names: &Names) {
         archive::trim(&folder);
     }
     if reported > MOST_NAMED {
-        notice(format_args!(
-            "{} more siblings were killed",
-            reported - MOST_NAMED
-        ));
+        let more = reported - MOST_NAMED;
+        notice(format_args!("{more} more siblings were killed"));
     }
 }
 

@@ -66,8 +66,7 @@ pub fn libraries<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Account;
-    use crate::observe::balance::Row;
+    use crate::{ledger::Account, observe::balance::Row};
 
     #[test]
     fn the_largest_rows_come_first_and_the_rest_is_summed() {

@@ -4,8 +4,7 @@
 
 use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{os::unix::ffi::OsStrExt, path::Path};
 
 /// Code of the command line.
 const CODE: &str = "-c";

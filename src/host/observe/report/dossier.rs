@@ -2,15 +2,12 @@
 //! allocate.
 
 use super::{Sink, lines};
-use crate::bytes::Bytes;
 use crate::descriptor::{Descriptor, Speaker, format_into, notice};
 use crate::heap::big_blocks::{BigBlock, BigBlocks};
-use crate::heap::largest_classes::Class;
 use crate::heap::{bfc, big_blocks, largest_classes, region};
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
-use crate::limit::caps::Refusal;
-use crate::observe::timeline::brief;
-use crate::process;
+use crate::{bytes::Bytes, heap::largest_classes::Class, limit::caps::Refusal};
+use crate::{observe::timeline::brief, process};
 use pyhost_os::cell::Latest;
 use pyhost_os::clock::{self, Utc};
 use pyhost_record::figures;

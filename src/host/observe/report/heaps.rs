@@ -2,9 +2,8 @@
 
 use super::Sink;
 use crate::bytes::Bytes;
-use crate::heap::bounded_heap::RegionFigures;
-use crate::heap::guards::GuardFigures;
 use crate::heap::histogram::{Classes, Histogram};
+use crate::heap::{bounded_heap::RegionFigures, guards::GuardFigures};
 use crate::ledger::Account;
 use pyhost_record::figures;
 use std::fmt::{self, Write};

@@ -1,9 +1,8 @@
 //! Lost blocks in a report, and as lines on standard error.
 
 use super::Sink;
-use crate::bytes::Bytes;
 use crate::check::leaks::{Findings, Group, Rule};
-use crate::check::stacks;
+use crate::{bytes::Bytes, check::stacks};
 use pyhost_os::terminal_text::Plain;
 use pyhost_record::figures;
 use std::fmt::{self, Write};

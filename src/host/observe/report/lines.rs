@@ -2,18 +2,12 @@
 //! report then goes without them. Nothing is allocated from the heaps: text and tables are mappings of their own.
 
 use super::{Json, Sink};
-use crate::bytes::Bytes;
-use crate::check::leaks;
-use crate::cpython::objects::Gil;
-use crate::descriptor::Descriptor;
 use crate::heap::sampling::{self, Samples, Site, SpanView, Sum, View};
 use crate::ledger::{ACCOUNTS, Account, Scope};
-use pyhost_os::clock;
-use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::terminal_text::Plain;
-use pyhost_record::origin::package;
-use pyhost_record::rows::Lines;
+use crate::{bytes::Bytes, check::leaks, cpython::objects::Gil, descriptor::Descriptor};
+use pyhost_os::{clock, mmap_vec::MmapVec, terminal_text::Plain};
 use pyhost_record::sampled::{Rendered, account_of, describe_rows, describe_samples};
+use pyhost_record::{origin::package, rows::Lines};
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 

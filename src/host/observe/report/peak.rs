@@ -3,12 +3,10 @@
 //! The data of the peak is not copied: a report may be written on the stack of a signal handler.
 
 use super::{Report, Sink, balance, dossier};
-use crate::bytes::Bytes;
-use crate::heap::big_blocks::BigBlocks;
-use crate::ledger::Snapshot;
 use crate::observe::balance::{Balance, Library};
 use crate::observe::peak::{self, BalanceSheet, QuickSample};
 use crate::observe::resident_peak::{NamedMaps, ResidentSample};
+use crate::{bytes::Bytes, heap::big_blocks::BigBlocks, ledger::Snapshot};
 use pyhost_os::cell::HeldLatest;
 use pyhost_record::table::HighestResident;
 use std::fmt::{self, Write};

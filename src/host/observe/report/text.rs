@@ -1,11 +1,8 @@
 //! A report as people read it: a table, or one closing line. Does not allocate.
 
 use super::{Ending, Report};
-use crate::bytes::Bytes;
 use crate::ledger::{Account, AccountFigures};
-use crate::libc_exports::native;
-use crate::python::numpy;
-use crate::resident::Source;
+use crate::{bytes::Bytes, libc_exports::native, python::numpy, resident::Source};
 use pyhost_record::table;
 use std::fmt::{self, Write};
 
@@ -93,12 +90,9 @@ fn row(
     out: &mut impl Write,
 ) -> fmt::Result {
     let live = report.live().account(account);
-    table::row(
-        out,
-        account.name(),
-        [live.live_bytes, figures.peak_bytes],
-        [live.live_blocks, figures.total_blocks],
-    )?;
+    let bytes = [live.live_bytes, figures.peak_bytes];
+    let blocks = [live.live_blocks, figures.total_blocks];
+    table::row(out, account.name(), bytes, blocks)?;
     writeln!(out)?;
     for (count, what) in [
         (figures.refused, "refused"),

@@ -8,23 +8,16 @@
 //! holds `%p`. Nothing here allocates but [`start`].
 
 use super::trouble::{self, Output};
-use crate::bytes::Bytes;
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
-use crate::errno::Errno;
-use crate::header::ProcessState;
 use crate::ledger::{HEADER, LEDGER, Scope, Snapshot};
 use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
-use crate::process;
-use pyhost_os::clock;
+use crate::{bytes::Bytes, errno::Errno, header::ProcessState, process};
 use pyhost_os::file::{self, Fd, FdPlace};
-use pyhost_os::forks::Child;
-use pyhost_os::signals::signal_name;
-use std::ffi::c_int;
+use pyhost_os::{clock, forks::Child, signals::signal_name};
 use std::fmt::{self, Display, Write};
-use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
 
 /// Bytes of the file at most.
 const ROOM: usize = 4096;

@@ -9,19 +9,15 @@
 
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into};
-use crate::errno::Errno;
 use crate::ledger::{HEADER, REPORTED, Scope, Snapshot};
 use crate::output::{self, Draft, Target};
-use crate::path_template::PathBuffer;
+use crate::{errno::Errno, path_template::PathBuffer};
 use pyhost_os::clock::Utc;
 use pyhost_os::file::{self, Fd};
-use pyhost_record::describe::Sink;
-use pyhost_record::json::Json;
-use std::ffi::c_int;
-use std::fmt::Write;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use pyhost_record::{describe::Sink, json::Json};
+use std::{
+    ffi::c_int, fmt::Write, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Duration,
+};
 
 /// How many samples a file holds at most.
 pub const SAMPLES: u32 = 8192;

@@ -18,23 +18,15 @@ pub mod pages;
 mod sampler;
 pub mod trouble;
 
-use crate::bytes::Expected;
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use crate::ledger::HEADER;
-use crate::observe::pyhostctl_process;
-use crate::path_template::PathBuffer;
-use crate::process::Watched;
-use crate::{output, process};
+use crate::process;
+use crate::{bytes::Expected, descriptor::notice, errno::Errno, ledger::HEADER};
+use crate::{observe::pyhostctl_process, output, path_template::PathBuffer, process::Watched};
 use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;
-use pyhost_os::signals::SignalSet;
-use pyhost_os::{clock, duration};
-use std::os::fd::AsRawFd;
-use std::str::FromStr;
+use pyhost_os::{clock, duration, signals::SignalSet};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::time::Duration;
+use std::{os::fd::AsRawFd, str::FromStr, time::Duration};
 
 pyhost_os::state! {
     static STATE: TimelineProcesses {

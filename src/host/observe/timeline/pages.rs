@@ -7,17 +7,14 @@
 //! [`make`] may run in any thread and inside a signal handler: it allocates nothing and takes no lock. The socket's
 //! end has one of the highest numbers. A script that closes every descriptor loses it.
 
-use crate::descriptor::out_of_the_way;
-use crate::errno::Errno;
 use crate::observe::pyhostctl_process::{self, NOT_STARTED};
 use crate::output::{self, Draft, Target};
-use crate::path_template::PathBuffer;
+use crate::{descriptor::out_of_the_way, errno::Errno, path_template::PathBuffer};
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::{calls, socket};
 use std::ffi::{CStr, CString, c_int};
-use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
+use std::{os::fd::AsRawFd, sync::OnceLock};
 
 /// The status that it answers if a signal ended the program.
 const KILLED: c_int = 128;

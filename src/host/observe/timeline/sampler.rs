@@ -3,23 +3,17 @@
 //! It runs in a process of its own, which shares the pages of header and ledger with the host and
 //! has a copy of the rest. It allocates nothing, touches no lock of the host's and never returns.
 
-use super::file::TimelineFile;
 use super::pages::{self, Renderer};
-use super::{brief, trouble};
-use crate::descriptor::format_into;
+use super::{brief, file::TimelineFile, trouble};
 use crate::header::{MARKS, ProcessState};
 use crate::ledger::{HEADER, LEDGER, Scope, Snapshot};
-use crate::observe::pyhostctl_process::Detached;
 use crate::process::{self, Watched, small_file};
-use crate::resident;
+use crate::{descriptor::format_into, observe::pyhostctl_process::Detached, resident};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mapping::page_size;
 use pyhost_os::signals::{SignalSet, signal_name};
-use pyhost_os::{calls, clock, strings};
+use pyhost_os::{calls, clock, mapping::page_size, strings};
 use std::ffi::{CStr, c_int};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::{os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// How long a process may be on its way into another program before the timeline ends: a call of
 /// `exec` that fails comes back sooner.

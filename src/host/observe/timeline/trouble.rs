@@ -2,11 +2,8 @@
 //! would wait for its end too. So the host prints the errors at its own end. Beside them, the sampler's id, and whether it
 //! has written its last lines.
 
-use crate::descriptor::notice;
-use crate::errno::Errno;
-use pyhost_os::cell::Published;
-use pyhost_os::forks::Child;
-use pyhost_os::{mapping, zeros_are_valid};
+use crate::{descriptor::notice, errno::Errno};
+use pyhost_os::{cell::Published, forks::Child, mapping, zeros_are_valid};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
@@ -90,9 +87,9 @@ pub fn report() {
     ] {
         let error = of(output).map_or(0, |place| place.load(Relaxed));
         if error != 0 && !STATE.is_reported.swap(true, Relaxed) {
+            let error = Errno(error);
             notice(format_args!(
-                "{name}: the file could not be written ({}){rest}",
-                Errno(error)
+                "{name}: the file could not be written ({error}){rest}"
             ));
         }
     }

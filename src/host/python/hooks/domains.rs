@@ -9,16 +9,12 @@
 use super as hooks;
 use super::watched;
 use super::wrapped::{self, over_pymalloc};
-use crate::allocator::Allocator;
-use crate::check::faults;
 use crate::heap::{checked_blocks, out_of_bounds, sampling};
-use crate::ledger::Account;
-use crate::process::loaded;
+use crate::{allocator::Allocator, check::faults, ledger::Account, process::loaded};
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::{CStr, c_char};
-use std::mem::zeroed;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{mem::zeroed, sync::OnceLock};
 
 const DOMAINS: [PyMemAllocatorDomain; 3] = [
     PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,

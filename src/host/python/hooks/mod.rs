@@ -16,9 +16,7 @@ mod wrapped;
 
 use crate::cpython::functions::{Pointer, allocator};
 use crate::heap::{self, Reallocated};
-use crate::ledger::Account;
-use crate::libc_exports::native::next;
-use crate::limit::caps;
+use crate::{ledger::Account, libc_exports::native::next, limit::caps};
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
 
 const ARENA: usize = Account::Arena as usize;

@@ -5,11 +5,9 @@
 #![allow(unsafe_code)]
 
 use crate::cpython::functions::{Pointer, allocator};
-use crate::heap::checked_blocks;
-use crate::ledger::Account;
+use crate::{heap::checked_blocks, ledger::Account};
 use pyo3::ffi::PyMemAllocatorEx;
-use std::ptr::null_mut;
-use std::sync::OnceLock;
+use std::{ptr::null_mut, sync::OnceLock};
 
 /// The tables of a domain: of CPython's hooks, and beneath them.
 struct Tables {

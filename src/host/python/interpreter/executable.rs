@@ -2,10 +2,8 @@
 //! it looks for the host by the name that it was called by.
 
 use crate::process;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::PermissionsExt};
 
 /// The variable that names the active virtual environment.
 const ACTIVE: &str = "VIRTUAL_ENV";

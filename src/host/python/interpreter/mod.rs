@@ -8,17 +8,12 @@
 mod executable;
 pub mod version;
 
-use crate::cpython::objects::Gil;
-use crate::descriptor::notice;
 use crate::error::{Error, Result};
-use crate::libc_exports::preload;
-use crate::process;
+use crate::{cpython::objects::Gil, descriptor::notice, libc_exports::preload, process};
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::{marker::PhantomData, mem::MaybeUninit, path::PathBuf};
 
 /// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
 /// initialisation.
@@ -72,10 +67,11 @@ pub fn preinitialize(arguments: &Arguments) {
     // SAFETY: the first call fills the structure; the strings outlive the process.
     unsafe {
         ffi::PyPreConfig_InitPythonConfig(config.as_mut_ptr());
+        let words = arguments.pointers.as_ptr().cast_mut();
         check(ffi::Py_PreInitializeFromBytesArgs(
             config.as_ptr(),
             arguments.count(),
-            arguments.pointers.as_ptr().cast_mut(),
+            words,
         ));
     }
 }
@@ -93,11 +89,8 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
     // process.
     unsafe {
         ffi::PyConfig_InitPythonConfig(config);
-        check(ffi::PyConfig_SetBytesArgv(
-            config,
-            arguments.count(),
-            arguments.pointers.as_ptr().cast_mut().cast(),
-        ));
+        let words = arguments.pointers.as_ptr().cast_mut().cast();
+        check(ffi::PyConfig_SetBytesArgv(config, arguments.count(), words));
         let name = arguments.pointers.first().map(|name| CStr::from_ptr(*name));
         let name = OsStr::from_bytes(name.unwrap_or_default().to_bytes());
         // A preloaded host is inside the python that was called: that finds itself.

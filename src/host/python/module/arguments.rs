@@ -1,9 +1,8 @@
 //! Arguments that several functions of the module take.
 
-use crate::bytes;
 use crate::cpython::objects::{Kind, Object, Returned, or_none};
 use crate::ledger::{Account, Scope};
-use crate::limit::caps::OWNED;
+use crate::{bytes, limit::caps::OWNED};
 use pyhost_os::named::Named;
 
 /// The account with blocks that an `account` argument names. ValueError for another, of which `or` tells what else is one.

@@ -1,23 +1,17 @@
 //! `pyhost.budget`: a context manager and decorator that bounds the live bytes of a unit of work. A heap type; its begin and end are written
 //! against the C API so that no error of the unit can be raised in them.
 
-use super::arguments::size;
-use super::library;
-use crate::bytes::Bytes;
-use crate::cpython::contexts::take_error_back;
+use super::{arguments::size, library};
 use crate::cpython::functions::{
     Arguments, Attribute, Class, Method, Module, Signature, Table, This,
 };
 use crate::cpython::objects::{Kind, Object, Raised, Returned};
-use crate::cpython::{self, objects::or_none};
-use crate::cpython::{attributes, class};
-use crate::heap;
+use crate::cpython::{self, attributes, class, objects::or_none};
 use crate::heap::sampling::{self, UnitFigures};
 use crate::limit::budgets::{Budget, VARIABLE};
-use crate::python::hooks::domains;
-use std::cell::Cell;
-use std::ffi::CStr;
+use crate::{bytes::Bytes, cpython::contexts::take_error_back, heap, python::hooks::domains};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{cell::Cell, ffi::CStr};
 
 const DOC: &CStr = c"budget(size, *, name=None)
 --

@@ -13,8 +13,7 @@ use crate::cpython::functions::{
     Arguments, Attribute, Class, Signature, Slot, Table, This, add_class,
 };
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
-use crate::ledger::Account;
-use crate::python::numpy;
+use crate::{ledger::Account, python::numpy};
 use pyo3::ffi::{self, PyObject};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;

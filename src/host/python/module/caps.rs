@@ -3,13 +3,11 @@
 
 use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;
-use crate::bytes::Bytes;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::{self, big_blocks};
-use crate::ledger::Scope;
 use crate::limit::caps::{self, LimitError, cap_errors};
-use crate::observe::report;
+use crate::{bytes::Bytes, ledger::Scope, observe::report};
 use std::ffi::CStr;
 
 const SET_DOC: &CStr = c"set_cap(size, account=None, *, soft=False)

@@ -9,8 +9,7 @@ use crate::check::faults::{self, Handle, Spec};
 use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
 use crate::cpython::objects::{Kind, Returned};
 use crate::cpython::{attributes, class};
-use std::cell::Cell;
-use std::ffi::CStr;
+use std::{cell::Cell, ffi::CStr};
 
 const DOC: &CStr = c"fail(spec=None)
 --

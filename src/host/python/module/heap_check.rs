@@ -3,15 +3,10 @@
 use crate::check::stacks::{self, Text};
 use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Kind, Returned};
-use crate::cpython::several_gils;
-use crate::descriptor::in_memory_of;
-use crate::heap::checked_blocks;
-use pyhost_os::errno::Errno;
+use crate::{cpython::several_gils, descriptor::in_memory_of, heap::checked_blocks};
 use pyhost_os::file::{self, Fd};
-use pyhost_os::mmap_vec::MmapVec;
-use std::ffi::CStr;
-use std::fmt::Write;
-use std::os::fd::AsRawFd;
+use pyhost_os::{errno::Errno, mmap_vec::MmapVec};
+use std::{ffi::CStr, fmt::Write, os::fd::AsRawFd};
 
 const DOC: &CStr = c"check_heap()
 --

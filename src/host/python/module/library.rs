@@ -8,11 +8,10 @@
 
 use super::NAME;
 use super::arguments::{parsed, shown};
-use crate::bytes::Bytes;
 use crate::cpython::functions::{self, Definition, Execute, Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Raised, Returned};
 use crate::ledger::{LEDGER, REPORTED};
-use crate::resident::resident;
+use crate::{bytes::Bytes, resident::resident};
 use pyhost_os::strings::c_text;
 use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};

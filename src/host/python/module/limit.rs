@@ -3,15 +3,10 @@
 //! between the block and its end.
 
 use super::arguments::{cap_scope, size};
-use crate::bytes::Bytes;
-use crate::cpython::class;
 use crate::cpython::functions::{Arguments, Class, Method, Signature, Table, This};
 use crate::cpython::objects::{Kind, Returned};
-use crate::heap;
-use crate::ledger::Scope;
-use crate::limit::caps;
-use std::cell::Cell;
-use std::ffi::CStr;
+use crate::{bytes::Bytes, cpython::class, heap, ledger::Scope, limit::caps};
+use std::{cell::Cell, ffi::CStr};
 
 const DOC: &CStr = c"limit(size, account=None)
 --
@@ -88,11 +83,10 @@ fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
 
 fn repr(limiter: This<'_, Limiter>) -> Returned<'_> {
     let state = limiter.open.get().map_or("", |_| ", open");
-    limiter.gil().text(&format!(
-        "<pyhost.limit of {} on {}{state}>",
-        Bytes(limiter.bytes),
-        limiter.scope.name()
-    ))
+    let (bytes, scope) = (Bytes(limiter.bytes), limiter.scope.name());
+    limiter
+        .gil()
+        .text(&format!("<pyhost.limit of {bytes} on {scope}{state}>"))
 }
 
 static METHODS: Table<Method<Limiter>, 2> = Table::new([

@@ -28,17 +28,14 @@ use crate::cpython::functions::{
 };
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::bfc::{BinStatistics, ChunkView};
-use crate::heap::sampling::Samples;
 use crate::heap::{self, region};
 use crate::ledger::{HEADER, LEDGER};
-use crate::observe::exit_report;
 use crate::observe::report::{self, Sink};
+use crate::{heap::sampling::Samples, observe::exit_report};
 use dictionary::Dictionary;
-use pyhost_os::clock;
-use pyhost_os::mmap_vec::MmapVec;
+use pyhost_os::{clock, mmap_vec::MmapVec};
 use pyhost_record::figures;
-use std::ffi::CStr;
-use std::fmt;
+use std::{ffi::CStr, fmt};
 
 pub const NAME: &CStr = c"pyhost";
 

@@ -8,23 +8,19 @@
 //! The host's own records are not counted in any account. `sys.monitoring` makes an `int` for each call; its bytes are subtracted.
 
 use super::{library, track_spans as spans};
-use crate::bytes::Expected;
-use crate::cpython::frames;
 use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Object, Returned, or_none};
 use crate::heap::{self, gate};
 use crate::ledger::{Account, LEDGER, REPORTED, Scope, Snapshot};
-use crate::libc_exports::native::mapped;
 use crate::observe::{peak, resident_peak};
+use crate::{bytes::Expected, cpython::frames, libc_exports::native::mapped};
 use derive_more::Display;
-use pyhost_os::clock::monotonic;
-use pyhost_os::mmap_vec::MmapVec;
 use pyhost_os::path_template::{PathBuffer, names_process};
 use pyhost_os::process::{self, has_ancestor_of_its_kind, resident_and_shared};
+use pyhost_os::{clock::monotonic, mmap_vec::MmapVec};
 use pyhost_record::output;
-use std::ffi::c_int;
-use std::str::FromStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{ffi::c_int, str::FromStr};
 
 /// Bytes of each account, and of all together: of `mapped` those that are resident, which count in all, too.
 type Moment = [i64; ALL + 1];

@@ -5,13 +5,9 @@ use super::library::numbers;
 use crate::cpython::functions::{Method, Module, Table, This};
 use crate::cpython::objects::{Gil, Kind, Object, Returned};
 use crate::heap::histogram::{Histogram, SizeClass, Taken};
-use crate::heap::sampling;
 use crate::ledger::{Account, LEDGER, REPORTED};
-use crate::observe::lines;
-use crate::python::hooks::domains;
-use pyhost_os::mapping::Mapped;
-use pyhost_os::mmap_vec::MmapVec;
-use pyhost_os::{calls, process};
+use crate::{heap::sampling, observe::lines, python::hooks::domains};
+use pyhost_os::{calls, mapping::Mapped, mmap_vec::MmapVec, process};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most calls that are measured.

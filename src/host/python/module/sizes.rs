@@ -1,13 +1,11 @@
 //! The module's functions about size classes and the resident size.
 
-use super::arguments;
-use super::dictionary::Dictionary;
+use super::{arguments, dictionary::Dictionary};
 use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
 use crate::cpython::objects::{Gil, Returned};
 use crate::heap::histogram::{Histogram, Taken};
-use crate::ledger::Account;
-use crate::observe::balance;
 use crate::observe::report::{self, Sink};
+use crate::{ledger::Account, observe::balance};
 use std::ffi::CStr;
 
 const HISTOGRAM_DOC: &CStr = c"size_histogram(account=None)

@@ -5,19 +5,14 @@
 //! Parts that need no such care (accounts as objects, the table, decorated functions) is Python, see
 //! [`super::library`].
 
-use super::arguments::scope;
-use super::track_spans as spans;
-use super::{library, lines};
-use crate::bytes::Bytes;
+use super::{arguments::scope, library, lines, track_spans as spans};
 use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
 use crate::cpython::objects::{Kind, Object, Returned};
 use crate::cpython::{attributes, class};
-use crate::heap;
 use crate::ledger::{LEDGER, Marks, Others, Peaks, Scope, Slot as LedgerSlot, Snapshot};
 use crate::observe::{peak, report, resident_peak};
-use std::cell::Cell;
-use std::ffi::CStr;
-use std::time::Instant;
+use crate::{bytes::Bytes, heap};
+use std::{cell::Cell, ffi::CStr, time::Instant};
 
 const DOC: &CStr = c"track(function=None, /, *, account=None, precise=False)
 --

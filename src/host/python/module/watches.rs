@@ -1,11 +1,10 @@
 //! The host's changes in Python beside its own module: `sys.getallocatedblocks`, and a function
 //! that is called when the script has ended. In the main interpreter.
 
-use crate::check::faults;
 use crate::cpython::functions::{Method, Module, Original, Table, This, replace_builtin};
 use crate::cpython::objects::{Gil, Returned, or_none};
 use crate::ledger::{Account, LEDGER};
-use crate::observe::exit_report;
+use crate::{check::faults, observe::exit_report};
 
 fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
     let blocks = LEDGER.snapshot().account(Account::Obj).live_blocks;

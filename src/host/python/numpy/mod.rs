@@ -14,23 +14,18 @@ pub use settings::{
     Alignment, ArrayAllocator, ArrayRegion, ArraySettings, DEFAULT_ALIGNMENT, REGION_ALIGNMENT,
 };
 
-use crate::allocator::Allocator;
 use crate::bytes::{Bytes, Exact};
-use crate::check::faults;
-use crate::cpython::frames;
 use crate::cpython::objects::{Gil, Object, or_none};
 use crate::descriptor::{Descriptor, notice};
 use crate::error::{Error, Result};
 use crate::heap::placement::{self, HugePages};
 use crate::heap::{self, array_blocks, bfc, big_blocks, guards, pool, region};
-use crate::ledger::Account;
-use crate::process;
+use crate::{allocator::Allocator, check::faults, cpython::frames, ledger::Account, process};
 use capi::{DataMemAllocator, DataMemHandler, handler_over};
 use pads::Padded;
 use std::ffi::{CStr, c_void};
-use std::fmt::Write;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{fmt::Write, sync::OnceLock};
 use stores::{Bfc, Checked, Faulty, Guarded, Mimalloc, Pool, Store, System};
 
 /// The choices in force, made by [`start`].
@@ -215,9 +210,9 @@ fn check_node(node: u32) -> Result<()> {
     }
     if !nodes.contains(&node) {
         let names: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        let names = names.join(", ");
         return Err(Error::option(format!(
-            "--numpy numa: bad value '{node}'; expected one of {}",
-            names.join(", ")
+            "--numpy numa: bad value '{node}'; expected one of {names}"
         )));
     }
     Ok(())

@@ -9,14 +9,12 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
-use crate::cpython::frames;
-use crate::descriptor::Descriptor;
 use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{array_blocks, checked_blocks};
+use crate::{cpython::frames, descriptor::Descriptor};
 use pyhost_os::terminal_text::Plain;
 use pyo3::ffi;
-use std::fmt::Write;
-use std::marker::PhantomData;
+use std::{fmt::Write, marker::PhantomData};
 
 const PAD: usize = 16;
 /// Bytes in front of the data if the alignment is not larger.
@@ -76,12 +74,8 @@ unsafe fn check<'a>(pointer: *mut u8) -> &'a mut Record {
         let record = &mut *record(pointer);
         if record.mark != LIVE {
             checked_blocks::refuse_if_freed(pointer, "free()");
-            fail(
-                pointer,
-                record,
-                "freed before, or its record overwritten",
-                None,
-            );
+            let why = "freed before, or its record overwritten";
+            fail(pointer, record, why, None);
         }
         let front = lead() - size_of::<Record>();
         let damaged = |start: *mut u8, length: usize| {

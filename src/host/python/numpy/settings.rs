@@ -1,9 +1,7 @@
 //! The user's choices for array data.
 
 use crate::bytes::{self, Expected};
-use crate::heap::array_blocks::MAX_ALIGNMENT;
-use crate::heap::placement::HugePages;
-use crate::heap::pool::PoolLimit;
+use crate::{heap::array_blocks::MAX_ALIGNMENT, heap::placement::HugePages, heap::pool::PoolLimit};
 use derive_more::Display;
 use std::str::FromStr;
 

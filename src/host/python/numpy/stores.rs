@@ -9,8 +9,7 @@ use crate::heap::{
 };
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::next;
-use std::marker::PhantomData;
-use std::ptr::null_mut;
+use std::{marker::PhantomData, ptr::null_mut};
 
 const NUMPY: usize = Account::Numpy as usize;
 

@@ -99,16 +99,11 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
     }
     // Last, so that it stands only for limits that no file above has: that of ancestors out of sight, in version 1.
     let statistics = nearest.and_then(|folder| fs::read(folder.join("memory.stat")).ok());
-    let of_all = watch::field(
-        &statistics.unwrap_or_default(),
-        b"hierarchical_memory_limit",
-    );
+    let statistics = &statistics.unwrap_or_default();
+    let of_all = watch::field(statistics, b"hierarchical_memory_limit");
     if let (Some(folder), Some(bytes)) = (nearest, of_all) {
-        found.push(at(
-            "hierarchical_memory_limit in memory.stat",
-            folder,
-            bytes,
-        ));
+        let name = "hierarchical_memory_limit in memory.stat";
+        found.push(at(name, folder, bytes));
     }
     found.retain(|limit| limit.bytes < UNLIMITED);
     found

@@ -6,10 +6,8 @@
 //! outside the namespace's root (cgroup_namespaces(7)).
 
 use super::Version;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
 /// A group that this process belongs to, as far as a mount shows it and its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,8 +16,7 @@ use crate::process::small_file::{kilobytes, number, open, read, read_once};
 use std::ffi::{CString, c_int};
 #[cfg(test)]
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{os::unix::ffi::OsStrExt, path::Path};
 
 /// The bytes read of a file: its interesting numbers are in the first half.
 const FILE_BYTES: usize = 4096;

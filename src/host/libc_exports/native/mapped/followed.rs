@@ -4,13 +4,11 @@
 //! A sample is taken out before the call that may give its addresses to another thread, and put back behind it with what is
 //! left. The samples have a lock of their own, which must not be waited for under that of the table.
 
-use super::lock::with_table;
-use super::table::Table;
+use super::{lock::with_table, table::Table};
 use crate::heap::sampling::{self, Taken};
 use crate::ledger::Account;
 use pyhost_os::mmap_vec::MmapVec;
-use std::ops::Range;
-use std::ptr::without_provenance_mut as at;
+use std::{ops::Range, ptr::without_provenance_mut as at};
 
 /// A sample of which a part may change.
 #[derive(Clone, Copy)]

@@ -7,9 +7,8 @@
 
 use super::table::{Range, Table};
 use crate::heap;
-use pyhost_os::cell::Exclusive;
 use pyhost_os::mapping::{FromZeros, Mapped, resident_bytes};
-use pyhost_os::system_call::change_signal_mask;
+use pyhost_os::{cell::Exclusive, system_call::change_signal_mask};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 

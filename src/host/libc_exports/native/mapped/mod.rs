@@ -22,21 +22,15 @@ pub use table::Range;
 
 use super::mode::{Mode, mode};
 use super::next::{self, Offset, call};
-use crate::check::faults;
-use crate::errno::Errno;
 use crate::heap::{address_limit, peak_watch};
 use crate::ledger::{Account, LEDGER};
-use crate::limit::caps;
+use crate::{check::faults, errno::Errno, limit::caps};
 use followed::Followed;
 use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
-use pyhost_os::process::loaded;
-use pyhost_os::process::symbol_file::function_ending_in;
+use pyhost_os::{process::loaded, process::symbol_file::function_ending_in};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::ptr::null_mut;
-use std::sync::Mutex;
+use std::{os::unix::ffi::OsStrExt, path::PathBuf, ptr::null_mut, sync::Mutex};
 use table::{Sums, Table};
 
 /// Calls a function behind the exported one, or libc's before it is found.
@@ -467,13 +461,8 @@ pub fn purge() {
     for control in known.iter().filter_map(|(_, control)| *control) {
         // SAFETY: of all arenas (MALLCTL_ARENAS_ALL); the call takes and gives nothing. A library that allocates is not unloaded.
         unsafe {
-            control(
-                c"arena.4096.purge".as_ptr(),
-                null_mut(),
-                null_mut(),
-                null_mut(),
-                0,
-            )
+            let purge = c"arena.4096.purge".as_ptr();
+            control(purge, null_mut(), null_mut(), null_mut(), 0)
         };
     }
 }

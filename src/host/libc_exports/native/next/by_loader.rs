@@ -3,9 +3,7 @@
 use super::super::mode::{self, Mode, mode};
 use super::{Lookup, MALLOC, Symbol, USABLE_SIZE, resolve_all};
 use pyhost_os::process::libc_itself;
-use std::ffi::c_void;
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ffi::c_void, ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 /// Declares functions, and the one that finds all of them.
 macro_rules! symbols {
