@@ -153,7 +153,7 @@
       role: "treeitem",
       tabindex: "-1",
       "aria-level": node.level + 1,
-      "aria-label": (nameOf(node) + " " + placeOf(node)).trim() + ", " + figures(node),
+      "aria-label": [label, placeOf(node), figures(node)].filter(Boolean).join(", "),
     });
     // The gap between frames has room for the line around the one that has the focus.
     group.append(element("rect", { x, y: row * ROW, width: Math.max(wide - 1, wide / 2), height: ROW - 1 }));
