@@ -159,7 +159,7 @@
     group.append(element("rect", { x, y: row * ROW, width: Math.max(wide - 1, wide / 2), height: ROW - 1 }));
     const letters = Math.floor((wide - 8) / LETTER);
     if (letters >= 3) {
-      const text = element("text", { x: x + 4, y: row * ROW + ROW / 2, dy: "0.35em", "font-size": FONT });
+      const text = element("text", { "aria-hidden": true, x: x + 4, y: row * ROW + ROW / 2, dy: "0.35em", "font-size": FONT });
       const whole = [...label];
       text.textContent = whole.length <= letters ? label : whole.slice(0, letters - 1).join("") + "\u2026";
       group.append(text);
