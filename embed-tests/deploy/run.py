@@ -106,7 +106,8 @@ def debugged(place, configuration, program, line):
     """What a program prints that debugpy's adapter launches, and stops at a line."""
     command = [place.tools / "bin/python", "-m", "debugpy.adapter"]
     said, stopped = "", False
-    with subprocess.Popen(command, env=place.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as adapter:
+    with subprocess.Popen(command, env=place.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as adapter:
         def ask(number, request, /, **arguments):
             text = json.dumps({"seq": number, "type": "request", "command": request, "arguments": arguments}).encode()
             adapter.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
