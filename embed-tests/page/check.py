@@ -98,7 +98,7 @@ CONTRAST = """(() => {
     if (!node.checkVisibility({ visibilityProperty: true })) continue;
     count += 1;
     const style = getComputedStyle(node);
-    const front = parse(node.closest("svg") ? style.fill : style.color);
+    const front = parse(node.closest("text") ? style.fill : style.color);
     const [one, two] = [luminance(front), luminance(behind(node))];
     const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
     if (contrast < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push([walker.currentNode.data.trim().slice(0, 40), contrast]);

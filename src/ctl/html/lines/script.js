@@ -14,9 +14,8 @@
   const widths = place("widths");
 
   const ROW = 24;
-  const FONT = 12;
-  // About the width of a letter.
-  const LETTER = FONT * 0.62;
+  // A frame narrower than this, with room for three letters, has no text.
+  const NARROW = 30;
   // A frame narrower than this is not drawn.
   const NARROWEST = 1;
   // Frames above the one that is zoomed to, and rows below it, that are drawn.
@@ -153,16 +152,16 @@
       role: "treeitem",
       tabindex: "-1",
       "aria-level": node.level + 1,
-      "aria-label": (nameOf(node) + " " + placeOf(node)).trim() + ", " + figures(node),
+      "aria-label": [label, placeOf(node), figures(node)].filter(Boolean).join(", "),
     });
     // The gap between frames has room for the line around the one that has the focus.
     group.append(element("rect", { x, y: row * ROW, width: Math.max(wide - 1, wide / 2), height: ROW - 1 }));
-    const letters = Math.floor((wide - 8) / LETTER);
-    if (letters >= 3) {
-      const text = element("text", { x: x + 4, y: row * ROW + ROW / 2, dy: "0.35em", "font-size": FONT });
-      const whole = [...label];
-      text.textContent = whole.length <= letters ? label : whole.slice(0, letters - 1).join("") + "\u2026";
-      group.append(text);
+    // The text is whole in the document, as the name is, and cut by its style.
+    if (wide >= NARROW) {
+      const box = element("foreignObject", { x: x + 4, y: row * ROW, width: wide - 8, height: ROW - 1 });
+      box.append(document.createElement("div"));
+      box.firstChild.textContent = label;
+      group.append(box);
     }
     svg.append(group);
     drawn.set(node, group);
