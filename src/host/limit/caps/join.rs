@@ -16,7 +16,7 @@ use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::Shared;
 use pyhost_record::directory::started;
 use std::ffi::{CString, OsString};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
 /// Names the page of the tree: a process that has it open, its number there, its device and its inode.
 const VARIABLE: &str = "PYHOST_TREE";
