@@ -160,7 +160,7 @@ pub(super) fn rebook(
             .is_ok()
     };
     let makes_room = || host().is_some_and(|host| (host.caps.make_room)(delta as usize));
-    if !rebook() && !(makes_room() && rebook()) {
+    if !(rebook() || makes_room() && rebook()) {
         return false;
     }
     look_at_caps();
