@@ -91,9 +91,11 @@ class Reader:
             if name not in self.files:
                 try:
                     with open(path, "rb") as file:
-                        self.files[name] = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                        data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
                 except (OSError, ValueError):
                     continue
+                if len(data) >= HEADER + OVERFLOW + LIVE.size:  # else it is being written
+                    self.files[name] = data
         found = {}
         for data in list(self.files.values()):
             pid = struct.unpack_from("<i", data, PID)[0]

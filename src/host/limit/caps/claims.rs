@@ -1,9 +1,9 @@
 //! How a process gets more of its tree's cap, at the point where a request would be refused otherwise, and gives back what it does
 //! not need. Inside the allocator, on any thread.
 
+use super::limits;
 use super::shares::Shares;
 use super::tree::{self, RESERVE};
-use super::{limits, refusal};
 use crate::bytes::Bytes;
 use crate::heap::{self, attend_to_caps, gate};
 use crate::ledger::{LEDGER, Scope, Slot};
@@ -37,8 +37,7 @@ impl fmt::Display for NoRoom {
             out,
             "the cap of {cap} of its tree (--cap tree) has no room for another process"
         )?;
-        let others = tree::others().unwrap_or_default();
-        write!(out, "; {}", refusal::Others(others))
+        tree::others().map_or(Ok(()), |others| write!(out, "; {others}"))
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Refusal {
     /// What the group's limit leaves this process, if it was a cap of `--cap auto`.
     pub group: Option<watch::Held>,
     /// What other processes have, if it was the cap of a tree.
-    pub tree: Option<Others>,
+    pub tree: Option<tree::Others>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
     pub is_region: bool,
     trace: [u8; TRACE],
@@ -157,25 +157,6 @@ impl fmt::Display for Refusal {
             (Some(held), _) => write!(out, "; --cap auto: {held}"),
             (_, Some(others)) => write!(out, "; {others}"),
             _ => Ok(()),
-        }
-    }
-}
-
-/// The bytes of a tree's cap that other processes have, and how many they are. Displays as a sentence.
-#[derive(Clone, Copy)]
-pub struct Others(pub (u64, u32));
-
-impl fmt::Display for Others {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Others((bytes, processes)) = *self;
-        match processes {
-            0 => out.write_str("no other process has any of it"),
-            1 => write!(out, "another process has {} of it", Bytes(bytes)),
-            _ => write!(
-                out,
-                "{processes} other processes have {} of it",
-                Bytes(bytes)
-            ),
         }
     }
 }
@@ -305,7 +286,7 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         is_region: region.is_some() && limit.is_none(),
         limit,
         budget: None,
-        tree: tree.map(Others),
+        tree,
         group: watch::held().filter(|_| scope == Scope::Total && limit.is_none()),
         trace: [0; TRACE],
         trace_length: 0,

@@ -2,6 +2,8 @@
 //! which its live bytes and the maps of libraries may go. A forked child pays for what it has beyond what lived at the fork.
 
 use super::shares::Shares;
+use crate::bytes::Bytes;
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -99,7 +101,27 @@ pub(super) fn free() -> u64 {
     shares().map_or(0, |shares| limit(shares).saturating_sub(shares.sum()))
 }
 
-/// What other processes of the tree have, and how many they are.
-pub(super) fn others() -> Option<(u64, u32)> {
-    Some(shares()?.others(entry()))
+/// What other processes of the tree have.
+pub(super) fn others() -> Option<Others> {
+    let (bytes, processes) = shares()?.others(entry());
+    Some(Others(bytes, processes))
+}
+
+/// The bytes of a tree's cap that other processes have, and how many they are. Displays as a sentence.
+#[derive(Clone, Copy)]
+pub struct Others(u64, u32);
+
+impl fmt::Display for Others {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Others(bytes, processes) = *self;
+        match processes {
+            0 => out.write_str("no other process has any of it"),
+            1 => write!(out, "another process has {} of it", Bytes(bytes)),
+            _ => write!(
+                out,
+                "{processes} other processes have {} of it",
+                Bytes(bytes)
+            ),
+        }
+    }
 }
