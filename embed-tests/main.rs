@@ -96,6 +96,8 @@ mod recycling;
 mod region;
 #[path = "limit/retention.rs"]
 mod retention;
+#[path = "limit/tree.rs"]
+mod tree;
 #[path = "limit/waits.rs"]
 mod waits;
 

@@ -26,7 +26,7 @@ OPTIONS = [
     ["--debug-hooks"],
     ["--malloc=count", "--malloc=plain", "--malloc=off"],
     ["--retain=balanced", "--retain=speed", "--retain=small"],
-    ["--cap=1G", "--cap=90%", "--cap=obj=700M", "--cap=native=1G"],
+    ["--cap=1G", "--cap=90%", "--cap=obj=700M", "--cap=native=1G", "--cap=tree=1G"],
     ["--soft-cap=900M", "--soft-cap=mem=500M"],
     ["--cap-share=2"],
     ["--recycle-at=64M", "--recycle-at=8M,signal=USR2"],

@@ -2,7 +2,10 @@
 
 use crate::bfc;
 use crate::ledger::{Account, Gils, Slot};
+use pyhost_os::descriptor::notice;
+use pyhost_os::process::end_now;
 use pyhost_sampler::{Step, UnitFigures, UnitNumber};
+use std::fmt;
 use std::sync::OnceLock;
 
 /// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
@@ -54,6 +57,8 @@ pub struct CapDecisions {
     /// Records a request that the region of so many bytes has no room for, with its account and size,
     /// and whether the region had room before.
     pub region_is_full: fn(u64, Account, usize, bool),
+    /// Raises the total's ceiling for so many bytes more, if it can; whether it is worth another try.
+    pub make_room: fn(usize) -> bool,
 }
 
 /// Units of work that have a budget.
@@ -95,4 +100,15 @@ pub fn register(host: Host) {
 /// The functions; `None` before [`register`], and in a process that is not hosted.
 pub(super) fn host() -> Option<&'static Host> {
     HOST.get()
+}
+
+/// Ends a process in which Python cannot start for want of memory, with a line: Python would give up too, in one of many places and
+/// words.
+pub fn end_start(line: fmt::Arguments<'_>, status: libc::c_int) -> ! {
+    notice(line);
+    if let Some(host) = host() {
+        (host.start_fails)();
+    }
+    // Nothing was run, and the host's own `_exit` would write a report.
+    end_now(status)
 }

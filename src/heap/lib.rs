@@ -44,7 +44,9 @@ pub use checks::heap_walk::walk;
 pub use checks::{
     checked_blocks, checked_requests, double_free, fill_bytes, guards, leak_mark, out_of_bounds,
 };
-pub use host::{CapDecisions, Host, LineFinder, PeakWatcher, Request, UnitDecisions, register};
+pub use host::{
+    CapDecisions, Host, LineFinder, PeakWatcher, Request, UnitDecisions, end_start, register,
+};
 pub use hot::allocate::{allocate, allocate_aligned, allocate_counted};
 pub use hot::booking::{
     attend_to_caps, book, book_resized, look_at_caps, may_book, release, release_resized,

@@ -5,7 +5,8 @@
 //! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in `crate::libc_exports::child_processes`.
 
 use crate::observe::{exit_report, live};
-use crate::{cpython::threads, heap, libc_exports::native::mapped, limit::recycling};
+use crate::limit::{caps, recycling};
+use crate::{cpython::threads, heap, libc_exports::native::mapped};
 use pyhost_os::forks::{AtFork, Child};
 
 pub struct Fork;
@@ -28,6 +29,7 @@ impl AtFork for Fork {
         live::forked(child);
         mapped::after_fork();
         heap::forks::in_child(child);
+        caps::forked(heap::slot());
         exit_report::forked_in_child(child);
         threads::forked();
         recycling::forked();

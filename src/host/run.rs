@@ -65,6 +65,7 @@ fn run_python(mut options: Options, arguments: ProcessArguments<'_>) -> Result<i
     heap::register(HOST);
     // Python's alone are left where libraries and the system look for them: setproctitle overwrites them there.
     take_out(arguments, options.host_words());
+    caps::join(&mut options.caps.hard, &mut options.exports)?;
     let native = prepare_process(&mut options)?;
     prepare_heaps(&options, native)?;
     process::set_variables(&options.exports);

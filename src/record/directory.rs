@@ -120,11 +120,15 @@ fn is_zombie(stat: &[u8]) -> bool {
     matches!(state, Some(b"Z" | b"X")) && matches!(threads, None | Some(b"0" | b"1"))
 }
 
+/// The start of the process in clock ticks that the text of `/proc/PID/stat` is of. Returns `None` if it has ended.
+pub fn start_if_it_runs(stat: &[u8]) -> Option<u64> {
+    start_ticks(stat).filter(|_| !is_zombie(stat))
+}
+
 /// The start of a process in clock ticks, by its id in the caller's namespace. Returns `None` if no such
 /// process runs.
 pub fn started(pid: i32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    start_ticks(&stat).filter(|_| !is_zombie(&stat))
+    start_if_it_runs(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 impl Identity {

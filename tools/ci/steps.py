@@ -158,6 +158,7 @@ def on_newest(python, version, builds):
     yield script(f"engines on {version}, a slice", "engines", "--python", python, *programs, "multiprocessing", "joblib", "dask",
                  seconds=60)
     yield script(f"a leaking service under a cap on {version}", "service", *of_python, processors=0.5, seconds=30)
+    yield script(f"a tree of processes under one cap on {version}", "tree_cap", *of_python, "--seconds", "20", seconds=30)
     yield script(f"budgets of tasks and requests on {version}, a slice", "budgets", *of_python, "--slice", processors=0.5, seconds=40)
     yield step("libraries below a control group's limit, a slice", "bash", "-euc", 'site=$("${@:2}" libraries)\n'
                'exec python3 embed-tests/cgroup_limit/libraries.py --slice --host "$1" --site "$site"', "bash", host, *make, seconds=40,

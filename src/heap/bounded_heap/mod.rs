@@ -30,7 +30,7 @@ use crate::mimalloc::ffi::{ARENA_UNIT, IS_64_BIT, Page};
 use crate::mimalloc::{ffi, gate};
 use crate::system_memory::{address_limit, leak_check_addresses};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{bytes::Exact, descriptor::notice, errno::Errno, host::host, process::end_now};
+use crate::{bytes::Exact, errno::Errno, host::end_start};
 use commits::{BLOCK, Bits, Commits, SLICE};
 use promises::Promises;
 use pyhost_os::mapping::{Mapping, page_size};
@@ -235,20 +235,15 @@ pub fn python_started() {
 /// Exit status if the region is too small for Python to start.
 pub const TOO_SMALL: libc::c_int = 2;
 
-/// A request has failed. While Python starts it ends the process, with a line: Python would give
-/// up too, in one of many places and words.
+/// A request has failed. While Python starts it ends the process.
 #[cold]
 pub(crate) fn request_failed() {
     if size().is_some() && !STATE.has_python.load(Relaxed) {
-        notice(format_args!(
-            "--region: {} is too little for Python to start; expected a larger region",
-            Exact(STATE.size.load(Relaxed))
-        ));
-        if let Some(host) = host() {
-            (host.start_fails)();
-        }
-        // Nothing was run, and the host's own `_exit` would write a report.
-        end_now(TOO_SMALL);
+        let size = Exact(STATE.size.load(Relaxed));
+        let line = format_args!(
+            "--region: {size} is too little for Python to start; expected a larger region"
+        );
+        end_start(line, TOO_SMALL);
     }
 }
 

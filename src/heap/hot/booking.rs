@@ -154,10 +154,13 @@ pub(super) fn rebook(
         return true;
     }
     let delta = after as i64 - before as i64;
-    if LEDGER
-        .rebook(slot, account, delta, &GILS, Reach::Hold)
-        .is_err()
-    {
+    let rebook = || {
+        LEDGER
+            .rebook(slot, account, delta, &GILS, Reach::Hold)
+            .is_ok()
+    };
+    let makes_room = || host().is_some_and(|host| (host.caps.make_room)(delta as usize));
+    if !(rebook() || makes_room() && rebook()) {
         return false;
     }
     look_at_caps();

@@ -166,6 +166,13 @@ pub(crate) fn close(own: &Slot, own_thread: usize) {
     }
 }
 
+/// Whether no other thread is inside, nor comes in without seeing what the caller has stored before. The caller is inside by `own`.
+pub fn is_alone(own: &Slot) -> bool {
+    barrier_everywhere();
+    let mut others = LEDGER.slots().filter(|slot| !std::ptr::eq(*slot, own));
+    !LEDGER.is_overflow(own) && others.all(|slot| slot.busy.load(Acquire) == 0)
+}
+
 /// Proof that the gate is closed: no page comes or goes, unless the thread that closed it allocates or frees. Opens the
 /// gate when dropped, after a panic as well.
 pub struct Closed(());

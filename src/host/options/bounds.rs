@@ -95,6 +95,7 @@ pub fn caps(values: &Values) -> Result<CapSettings> {
             None => hard.0.push(Rule {
                 scope: Scope::Total,
                 is_owned: false,
+                is_tree: false,
                 size: CapSize::Bytes(most),
             }),
         }
@@ -102,6 +103,10 @@ pub fn caps(values: &Values) -> Result<CapSettings> {
     refuse_if(
         values.is_given("--cap-share") && hard.0.is_empty() && soft.0.is_empty(),
         "--cap-share: there is no cap to divide; expected --cap SIZE",
+    )?;
+    refuse_if(
+        soft.0.iter().any(|rule| rule.is_tree),
+        "--soft-cap: a tree has none; expected --cap tree=SIZE",
     )?;
     Ok(CapSettings {
         hard,

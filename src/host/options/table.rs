@@ -145,9 +145,10 @@ options! {
 Raise MemoryError above this many live bytes
 The script can catch the error. The cap is one account's, or that of
 all together, with what is resident of libraries' own maps (without:
-owned=SIZE); may be repeated. SIZE: 64M, 25% (of the cgroup's limit,
-else of the machine), or auto (what the cgroup allows, less what the
-accounts do not see)" {
+owned=SIZE), or the one that the process shares with all that descend
+from it (tree=SIZE); may be repeated. SIZE: 64M, 25% (of the cgroup's
+limit, else of the machine), or auto (what the cgroup allows, less
+what the accounts do not see)" {
         cap: List<Text<Rule>>, ""
     }
     "--soft-cap", "PYHOST_SOFT_CAP", Form::Next("[ACCOUNT=]SIZE"), "\

@@ -6,12 +6,12 @@
 //! cap. Both count the maps of libraries beside the total's live bytes, unless it is to count what the accounts own alone.
 //! All functions but [`binding`] and those on maps are for callers that hold the GIL.
 
-use super::shortages;
+use super::{shortages, tree};
 use crate::heap::source_line::SourceLine;
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use pyhost_os::cell::Latest;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// How many limits may be open at a time.
@@ -104,6 +104,8 @@ pyhost_os::state! {
         /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
         stacks: AtomicI64 = AtomicI64::new(0),
         stacks_seen: AtomicI64 = AtomicI64::new(0),
+        /// How many threads are in [`combine`].
+        combining: AtomicU32 = AtomicU32::new(0),
         /// The highest cap that the total may get.
         most: AtomicU64 = AtomicU64::new(u64::MAX),
     }
@@ -188,21 +190,56 @@ impl Table {
     }
 }
 
-/// The height, the hold and the binding limit at a place of [`CapTable::fixed`].
+/// What stands for the number of a limit if the tree's cap is the ceiling.
+const TREE: u64 = 1 + LIMITS as u64;
+
+/// The height, the hold and the binding limit at a place of [`CapTable::fixed`]; with what the process has of its tree's cap.
 fn fixed(place: usize) -> [u64; 3] {
-    [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed))
+    let [cap, hold, limit] = [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed));
+    match tree::height().filter(|_| place == WITH_MAPS) {
+        None => [cap, hold, limit],
+        Some(height) => {
+            let begins = height.saturating_sub(tree::RESERVE);
+            let limit = if begins < hold { TREE } else { limit };
+            [cap.min(height), hold.min(begins), limit]
+        }
+    }
+}
+
+/// Whether the tree's cap is the total's ceiling. Any thread, also inside the allocator.
+pub(super) fn is_trees() -> bool {
+    STATE.binding[Scope::Total.index()].load(Relaxed) as u64 == TREE
+}
+
+/// By how much `more` bytes beside live bytes and maps would pass the begin of the reserve of what the process has of its
+/// tree's cap; below 0 if they would not.
+pub(super) fn lacks_of_tree(more: u64) -> i64 {
+    let need = LEDGER.bound(Scope::Total).max(0) as u64 + maps() + for_unwinding() + tree::RESERVE;
+    need.saturating_add(more).min(i64::MAX as u64) as i64 - tree::height().unwrap_or(0) as i64
+}
+
+/// Whether a thread may be about to set a ceiling from what was true before.
+pub(super) fn is_combining() -> bool {
+    STATE.combining.load(SeqCst) != 0
+}
+
+/// In a forked child: no other thread is in [`combine`].
+pub(super) fn combine_in_child() {
+    STATE.combining.store(0, SeqCst);
+    combine(Scope::Total);
 }
 
 /// What maps count against beside live bytes: the size of the cap or limit, and the sum from which on maps are refused, so
 /// that the reserve stays. Returns `None` if nothing that stands over the total counts them.
 pub(super) fn with_maps() -> Option<(u64, u64)> {
     let [cap, hold, binding] = fixed(WITH_MAPS);
-    let size = match (binding as usize).checked_sub(1) {
-        _ if hold == u64::MAX => return None,
-        None => cap,
-        Some(index) => LABELS[index].get()?.bytes,
-    };
-    Some((size, hold))
+    match (binding as usize).checked_sub(1) {
+        _ if hold == u64::MAX => None,
+        // What the process could have.
+        _ if binding == TREE => Some((tree::size()?, hold + tree::free())),
+        None => Some((cap, hold)),
+        Some(index) => Some((LABELS[index].get()?.bytes, hold)),
+    }
 }
 
 /// The resident bytes of libraries' maps, when they were measured last; 0 if nothing counts them.
@@ -242,7 +279,8 @@ pub(super) fn cap_and_maps(scope: Scope) -> (u64, u64) {
 }
 
 /// Makes the lower of the fixed heights and of what is followed the ledger's ceiling.
-fn combine(scope: Scope) {
+pub(super) fn combine(scope: Scope) {
+    STATE.combining.fetch_add(1, SeqCst);
     let [mut cap, mut hold, mut binding] = fixed(scope.index());
     let followed = STATE.followed.load(Relaxed);
     if let (Scope::Total, [height, begins, limit]) = (scope, fixed(WITH_MAPS))
@@ -250,6 +288,7 @@ fn combine(scope: Scope) {
     {
         let for_live = begins.saturating_sub(maps()).max(STATE.least.load(Relaxed));
         cap = cap.min(for_live + (height - begins));
+        cap = cap.min(tree::height().unwrap_or(cap));
         if for_live < hold {
             (hold, binding) = (for_live, limit);
         }
@@ -268,6 +307,7 @@ fn combine(scope: Scope) {
     }
     let ceiling = (hold != u64::MAX).then_some(cap);
     LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
+    STATE.combining.fetch_sub(1, SeqCst);
 }
 
 /// Whether what is followed is the total's ceiling: no cap and no limit is lower.
@@ -350,9 +390,10 @@ pub(super) fn set(
     Ok(())
 }
 
-/// The cap of a scope that options or the script set.
+/// The cap of a scope that options or the script set; else the total's is the tree's.
 pub fn get(scope: Scope) -> Option<u64> {
-    locked(|table| table.caps[scope.index()])
+    let own = locked(|table| table.caps[scope.index()]);
+    own.or_else(|| tree::size().filter(|_| scope == Scope::Total))
 }
 
 /// Opens a limit over a scope, with `maps` as in [`set`]; its number, for [`leave`].
@@ -394,12 +435,16 @@ const WINDOWS: i64 = 64 << 10;
 pub(super) fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     let hold = LEDGER.hold(scope)? as i64;
     LEDGER.close_windows(slot);
-    Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
+    let free = match scope == Scope::Total && is_trees() {
+        true => tree::free() as i64,
+        false => 0,
+    };
+    Some((hold + free - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 
 /// The limit of a block of code that is a scope's ceiling; None if its cap is, or if it has no ceiling. Any
 /// thread, also inside the allocator.
 pub fn binding(scope: Scope) -> Option<CodeBlockLimit> {
     let index = STATE.binding[scope.index()].load(Relaxed).checked_sub(1)?;
-    LABELS[index].get()
+    LABELS.get(index)?.get()
 }

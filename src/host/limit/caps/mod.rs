@@ -12,7 +12,9 @@
 
 mod admission;
 pub mod cap_errors;
+mod claims;
 mod external;
+mod join;
 mod limits;
 #[cfg(test)]
 mod model_tests;
@@ -20,12 +22,16 @@ mod pressure;
 mod python;
 mod refusal;
 mod settings;
+mod shares;
 mod shortages;
 mod start;
+mod tree;
 mod watch;
 mod zone;
 
 pub use admission::{error_ended, may_start_thread, notice};
+pub use claims::forked;
+pub use join::join;
 pub use limits::{CodeBlockLimit, LimitError, get, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Notice, Python, Role, connect};
@@ -44,12 +50,14 @@ pub const DECISIONS: CapDecisions = CapDecisions {
     book,
     look,
     region_is_full,
+    make_room: claims::claim,
 };
 
 /// Books a block that was made, under a ceiling; false if a cap refuses it: nothing was booked, and
 /// the block was given back. Inside the heap's gate.
 fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     if !is_connected() {
+        claims::claim_at_start(request.bytes);
         LEDGER.book_anyway(slot, request.account, request.bytes, gils);
         return true;
     }
@@ -57,6 +65,9 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
     let mut booked = book(Reach::Hold);
     if booked.is_err() && watch::is_on() {
         external::read(true);
+        booked = book(Reach::Hold);
+    }
+    if booked == Err(Scope::Total) && claims::claim(request.bytes) {
         booked = book(Reach::Hold);
     }
     match booked {
@@ -84,7 +95,10 @@ fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         Some(_) if is_connected() => {
             external::read(true);
-            let scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
+            let mut scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
+            if scope == Some(Scope::Total) && claims::claim(bytes) {
+                scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
+            }
             scope.is_none_or(|scope| admission::is_small_enough(slot, account, bytes, scope))
         }
         _ => true,
@@ -191,7 +205,7 @@ pub fn no_thread_in_region(size: u64, need: u64) {
 fn look() {
     external::read(false);
     external::try_again();
-    let mut attention = watch::is_on();
+    let mut attention = watch::is_on() | claims::give_back();
     for scope in Scope::all() {
         attention |= admission::look(scope);
         attention |= pressure::look(scope);

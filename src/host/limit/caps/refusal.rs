@@ -2,7 +2,7 @@
 //!
 //! Kept in static memory, written inside the allocator, on any thread; nothing is allocated.
 
-use super::{limits, watch};
+use super::{limits, tree, watch};
 use crate::bytes::Bytes;
 use crate::heap;
 use crate::heap::sampling::UnitFigures;
@@ -71,6 +71,8 @@ pub struct Refusal {
     pub budget: Option<UnitFigures>,
     /// What the group's limit leaves this process, if it was a cap of `--cap auto`.
     pub group: Option<watch::Held>,
+    /// What other processes have, if it was the cap of a tree.
+    pub tree: Option<tree::Others>,
     /// Whether it was the region of `--region` that is full: `cap` is its size then.
     pub is_region: bool,
     trace: [u8; TRACE],
@@ -80,9 +82,10 @@ pub struct Refusal {
 impl Refusal {
     /// The name of what was full, in reports.
     pub fn scope_name(&self) -> &'static str {
-        match (self.is_region, &self.budget) {
-            (true, _) => "region",
-            (_, Some(_)) => "budget",
+        match (self.is_region, &self.budget, self.tree) {
+            (true, ..) => "region",
+            (_, Some(_), _) => "budget",
+            (.., Some(_)) => "tree",
             _ => self.scope.name(),
         }
     }
@@ -115,7 +118,7 @@ impl fmt::Display for Refusal {
             }
             return write!(out, "{live} live, give or take {error}");
         }
-        let scope = self.scope.name();
+        let scope = self.scope_name();
         match &self.limit {
             Some(limit) => {
                 write!(out, "limit of {} ({scope}) of ", Bytes(limit.bytes))?;
@@ -150,9 +153,10 @@ impl fmt::Display for Refusal {
                 }
             }
         }?;
-        match &self.group {
-            Some(held) => write!(out, "; --cap auto: {held}"),
-            None => Ok(()),
+        match (&self.group, &self.tree) {
+            (Some(held), _) => write!(out, "; --cap auto: {held}"),
+            (_, Some(others)) => write!(out, "; {others}"),
+            _ => Ok(()),
         }
     }
 }
@@ -229,6 +233,7 @@ pub(super) fn record_region(
         cap: size,
         limit: None,
         group: None,
+        tree: None,
         is_region: true,
         ..now(next(), Scope::Total, account, bytes, how)
     };
@@ -250,6 +255,7 @@ pub fn record_budget(
         limit: None,
         budget: Some(*unit),
         group: None,
+        tree: None,
         is_region: false,
         ..now(next(), Scope::Total, account, bytes, how)
     };
@@ -262,10 +268,11 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
     let region =
         heap::bounded_heap::size().filter(|_| scope == Scope::Total && limits::is_followed());
     let (cap, maps) = limits::cap_and_maps(scope);
+    let tree = tree::others().filter(|_| scope == Scope::Total && limits::is_trees());
     let cap = match (&limit, region) {
         (Some(limit), _) => limit.base.saturating_add(limit.bytes),
         (None, Some(size)) => size,
-        (None, None) => cap,
+        (None, None) => tree.and_then(|_| tree::size()).unwrap_or(cap),
     };
     Refusal {
         number,
@@ -279,6 +286,7 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         is_region: region.is_some() && limit.is_none(),
         limit,
         budget: None,
+        tree,
         group: watch::held().filter(|_| scope == Scope::Total && limit.is_none()),
         trace: [0; TRACE],
         trace_length: 0,

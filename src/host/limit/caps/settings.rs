@@ -18,6 +18,8 @@ pub enum CapSize {
 
 /// The name of the total's cap that does not count the maps of libraries.
 pub const OWNED: &str = "owned";
+/// The name of the cap that a process shares with all that descend from it.
+const TREE: &str = "tree";
 
 /// One cap: `[ACCOUNT=]SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Rule {
     pub scope: Scope,
     /// Whether it is the total's, and does not count the maps of libraries.
     pub is_owned: bool,
+    /// Whether it is one ceiling over all processes of a tree.
+    pub is_tree: bool,
     /// The size of the cap.
     pub size: CapSize,
 }
@@ -53,7 +57,7 @@ pub struct Share(pub u32);
 
 const EXPECTED: Expected = Expected(
     "a size such as 64M, 1.5GiB, 25% or auto, or ACCOUNT=SIZE with raw, mem, obj, arena, numpy, \
-     native, mapped, total or owned",
+     native, mapped, total, owned or tree",
 );
 
 impl FromStr for CapSize {
@@ -96,19 +100,19 @@ impl FromStr for Rule {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
-        let (scope, size) = match text.split_once('=') {
-            Some((OWNED, size)) => (None, size),
-            Some((name, size)) => (Some(Scope::named(name).ok_or(EXPECTED)?), size),
-            None => (Some(Scope::Total), text),
+        let (name, size) = text.split_once('=').unwrap_or(("total", text));
+        let scope = match name {
+            OWNED | TREE => None,
+            _ => Some(Scope::named(name).ok_or(EXPECTED)?),
         };
-        let size = size.parse()?;
-        match (scope, size) {
+        match (scope, size.parse()?) {
             (None | Some(Scope::Account(_)), CapSize::Auto) => Err(Expected(
-                "a size such as 64M or 25% for one account; auto is for all together",
+                "a size such as 64M or 25%; auto is for all accounts of one process together",
             )),
-            _ => Ok(Rule {
+            (_, size) => Ok(Rule {
                 scope: scope.unwrap_or(Scope::Total),
-                is_owned: scope.is_none(),
+                is_owned: name == OWNED,
+                is_tree: name == TREE,
                 size,
             }),
         }
@@ -119,6 +123,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scope {
             Scope::Total if self.is_owned => write!(out, "{OWNED}={}", self.size),
+            Scope::Total if self.is_tree => write!(out, "{TREE}={}", self.size),
             Scope::Total => write!(out, "{}", self.size),
             scope => write!(out, "{}={}", scope.name(), self.size),
         }
@@ -126,9 +131,15 @@ impl fmt::Display for Rule {
 }
 
 impl Rules {
-    /// The rule of a scope; the last one counts.
+    /// The rule of a scope in this process; the last one counts.
     pub fn of(&self, scope: Scope) -> Option<&Rule> {
-        self.0.iter().rfind(|rule| rule.scope == scope)
+        let mut rules = self.0.iter().filter(|rule| !rule.is_tree);
+        rules.rfind(|rule| rule.scope == scope)
+    }
+
+    /// The rule of the tree; the last one counts.
+    pub fn tree(&mut self) -> Option<&mut Rule> {
+        self.0.iter_mut().rfind(|rule| rule.is_tree)
     }
 }
 
@@ -160,12 +171,13 @@ mod tests {
             let rules: Result<_, Expected> = text.split(';').map(str::parse).collect();
             rules.map(Rules)
         };
-        let rules = parse("64M;numpy=25%;total=auto").unwrap();
+        let mut rules = parse("64M;numpy=25%;total=auto;tree=1G").unwrap();
         assert_eq!(rules.of(Scope::Total).unwrap().size, CapSize::Auto);
         assert_eq!(
             rules.of(Scope::Account(Account::Numpy)).unwrap().size,
             CapSize::Share(2500)
         );
+        assert_eq!(rules.tree().unwrap().size, CapSize::Bytes(1 << 30));
         let owned = parse("64M;owned=32M").unwrap();
         let owned = *owned.of(Scope::Total).unwrap();
         assert_eq!(
@@ -186,6 +198,8 @@ mod tests {
             "-5%",
             "numpy=auto",
             "owned=auto",
+            "tree=auto",
+            "tree",
             "64M;",
             "64M,numpy=25%",
             "nan%",

@@ -1,5 +1,6 @@
 //! Puts in force what options ask of caps, once Python has initialised.
 
+use super::claims::{self, NoRoom};
 use super::settings::{CapSettings, CapSize, Rule};
 use super::{LimitError, limits, pressure, watch};
 use crate::bytes::Bytes;
@@ -42,17 +43,20 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
             pressure::set_soft(scope, Some(machine.size_of(rule) / share));
         }
     }
-    Ok(())
+    match claims::start_script(slot) {
+        true => Ok(()),
+        false => Err(Error::start(NoRoom.to_string())),
+    }
 }
 
 /// The memory that the process may have.
-struct Machine {
+pub(super) struct Machine {
     group: Option<cgroup::GroupLimit>,
     physical: u64,
 }
 
 impl Machine {
-    fn look() -> Self {
+    pub(super) fn look() -> Self {
         let physical = process::physical_memory();
         let group = cgroup::limit().filter(|limit| limit.bytes < physical);
         Machine { group, physical }
@@ -65,7 +69,7 @@ impl Machine {
     }
 
     /// The bytes of a rule.
-    fn size_of(&self, rule: &Rule) -> u64 {
+    pub(super) fn size_of(&self, rule: &Rule) -> u64 {
         match rule.size {
             CapSize::Bytes(bytes) => bytes,
             CapSize::Share(hundredths) => {

@@ -14,7 +14,7 @@
 //! microseconds), as often as growth or time demands. For maps it asks the kernel about each of their pages, which takes a
 //! millisecond for a gibibyte: so it does that for a hundredth of the time at most, or a tenth where a request waits for it.
 
-use super::{limits, zone};
+use super::{claims, limits, zone};
 use crate::bytes::Bytes;
 use crate::heap::{attend_to_caps, bounded_heap};
 use crate::ledger::{HEADER, LEDGER, Scope};
@@ -212,7 +212,7 @@ pub(super) fn is_on() -> bool {
 
 /// Whether the cap follows the maps of libraries.
 pub(super) fn follows_maps() -> bool {
-    limits::with_maps().is_some() && (zone::mapped() >= LEAST_MAPPED || limits::maps() > 0)
+    (zone::mapped() >= LEAST_MAPPED || limits::maps() > 0) && limits::with_maps().is_some()
 }
 
 /// What is resident of the maps of libraries at this moment. Returns `None` if caps and limits of `scope` cannot count it: what
@@ -221,9 +221,18 @@ pub(super) fn measured(scope: Scope) -> Option<u64> {
     if scope != Scope::Total || follows() {
         return None;
     }
-    limits::set_maps(maps().unwrap_or(limits::maps()));
+    note_maps(maps().unwrap_or(limits::maps()));
     STATE.mapped_since.store(0, Relaxed);
     Some(limits::maps())
+}
+
+/// Notes what is resident of the maps of libraries, for which the process needs a part of its tree's cap, too.
+fn note_maps(bytes: u64) {
+    let more = bytes.saturating_sub(limits::maps());
+    if more > 0 {
+        claims::claim_for_maps(more);
+    }
+    limits::set_maps(bytes);
 }
 
 /// What is resident of the maps of libraries. Returns `None` if another thread changes them.
@@ -410,7 +419,7 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
     let most = DURATION + (zone::mapped() >> 20);
     STATE.duration.store((now - time).min(most), Relaxed);
     let (maps, before) = (maps? as i64, limits::maps() as i64);
-    limits::set_maps(maps as u64);
+    note_maps(maps as u64);
     if maps - before >= LEAST_MAPPED {
         let step = (maps - before).max(STATE.step.load(Relaxed) / 2);
         STATE.step.store(step, Relaxed);

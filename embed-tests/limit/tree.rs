@@ -1,0 +1,216 @@
+//! One cap over a tree of processes: `--cap tree=SIZE`.
+
+use crate::host::{Outcome, Run, folder};
+use std::path::PathBuf;
+
+/// What the scripts share: how much a process gets before it is refused, which it keeps or not.
+const COMMON: &str = "import multiprocessing, os, signal, subprocess, sys, time
+kept = []
+def take(most=1 << 30):  # mebibytes
+    taken = 0
+    try:
+        while taken < most: kept.append(bytes((1 << 20) - 33)); taken += 1
+    except MemoryError: pass
+    return taken
+def give(): kept.clear()
+def host(code): return subprocess.check_output([sys.executable, '-c', COMMON + code], text=True).strip()
+";
+
+fn file(name: &str, code: &str) -> PathBuf {
+    let file = folder("tree").join(name);
+    let common = format!("COMMON = r'''{COMMON}'''\nexec(COMMON)\n");
+    std::fs::write(&file, common + code).unwrap();
+    file
+}
+
+fn run(name: &str, cap: &str, code: &str) -> Outcome {
+    let run = Run::host().args(["--cap", cap]).arg(file(name, code));
+    run.timeout(120).ok()
+}
+
+/// The numbers that the script has printed.
+fn numbers(outcome: &Outcome) -> Vec<i64> {
+    let words = outcome.stdout.split_whitespace();
+    words.map(|word| word.parse().unwrap()).collect()
+}
+
+#[test]
+fn children_of_every_kind_have_what_the_others_leave() {
+    let code = "def child(queue): queue.put(take())
+if __name__ == '__main__':
+    print(take(most=40), host('print(take())'))
+    for method in ('fork', 'spawn', 'forkserver'):
+        context = multiprocessing.get_context(method)
+        queue = context.Queue()
+        process = context.Process(target=child, args=(queue,))
+        process.start(); print(queue.get()); process.join()
+    give(); print(host('print(take())'), take())";
+    let outcome = run("kinds.py", "tree=96M", code);
+    let numbers = numbers(&outcome);
+    let (own, children, after) = (numbers[0], &numbers[1..5], &numbers[5..]);
+    assert_eq!(own, 40, "{outcome:#?}");
+    // 93 less 40, and what each interpreter needs.
+    assert!(
+        children.iter().all(|it| (15..50).contains(it)),
+        "{outcome:#?}"
+    );
+    assert!(after.iter().all(|it| (40..93).contains(it)), "{outcome:#?}");
+}
+
+#[test]
+fn a_forked_child_pays_for_what_it_has_beyond_its_parents() {
+    let code = "take(most=60)
+read, write = os.pipe()
+if os.fork() == 0:
+    first = take(); give(); os.write(write, b'%d %d' % (first, take())); os._exit(0)
+print(*os.read(read, 100).decode().split()); os.wait(); print(take())";
+    let outcome = run("pays.py", "tree=96M", code);
+    let numbers = numbers(&outcome);
+    assert!((10..30).contains(&numbers[0]), "{outcome:#?}");
+    // What it has freed of its parent's is in its place.
+    assert!((70..95).contains(&numbers[1]), "{outcome:#?}");
+    assert!((10..33).contains(&numbers[2]), "{outcome:#?}");
+}
+
+#[test]
+fn what_a_killed_process_held_comes_back_before_it_is_waited_for() {
+    let code = "read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    take(); os.write(write, b'x'); time.sleep(100)
+os.read(read, 1); full = take(); give()
+os.kill(pid, signal.SIGKILL)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+print(full, take())";
+    let numbers = numbers(&run("killed.py", "tree=96M", code));
+    assert!(numbers[0] < 10 && numbers[1] > 70, "{numbers:?}");
+}
+
+#[test]
+fn what_is_freed_is_another_processs_at_once() {
+    let code = "take(most=70); first = int(host('print(take())'))
+give(); print(first, host('print(take())'))";
+    let numbers = numbers(&run("freed.py", "tree=96M", code));
+    assert!(numbers[0] < 20 && numbers[1] > 70, "{numbers:?}");
+}
+
+#[test]
+fn a_host_that_finds_no_room_says_so_and_a_forked_child_can_begin() {
+    let code = "take(most=112)
+done = subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True, text=True)
+print(done.returncode, done.stdout); print(done.stderr, file=sys.stderr)
+pid = os.fork()
+if pid == 0: os._exit(take(most=1))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+        .replace(
+            "os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])",
+            "os.WEXITSTATUS(os.waitpid(pid, 0)[1])",
+        );
+    let outcome = run("full.py", "tree=128M", &code);
+    assert_eq!(numbers(&outcome), [1, 1], "{outcome:#?}");
+    let text = "cannot start: the cap of 128.0 MiB of its tree (--cap tree) has no room for another process; another process has ";
+    assert!(outcome.stderr.contains(text), "{outcome:#?}");
+}
+
+#[test]
+fn the_tree_lasts_when_its_first_host_has_ended() {
+    let beside = folder("tree").join("lasts.txt");
+    let _ = std::fs::remove_file(&beside);
+    let code = "first = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == first: time.sleep(0.01)
+    take(most=60)
+    found = host('print(take())')
+    with open(PATH + '.new', 'w') as out: print(take(), found, file=out)
+    os.rename(PATH + '.new', PATH)";
+    let code = code.replace("PATH", &format!("{beside:?}"));
+    run("lasts.py", "tree=128M", &code);
+    let text = crate::host::until("the child's file", || std::fs::read_to_string(&beside).ok());
+    let numbers: Vec<i64> = text
+        .split_whitespace()
+        .map(|it| it.parse().unwrap())
+        .collect();
+    assert!(numbers.iter().all(|it| (40..70).contains(it)), "{text}");
+}
+
+#[test]
+fn a_block_that_grows_where_it_lies_gets_the_whole_tree() {
+    let code = "data = bytearray()
+try:
+    while True: data += bytes(1 << 20)
+except MemoryError: print(len(data) >> 20)
+del data
+import pyhost
+print(pyhost.get_cap() >> 20, pyhost.headroom() >> 20)";
+    let numbers = numbers(&run("grows.py", "tree=96M", code));
+    assert!(numbers[0] >= 78, "{numbers:?}");
+    assert!(
+        numbers[1] == 96 && (80..92).contains(&numbers[2]),
+        "{numbers:?}"
+    );
+}
+
+#[test]
+fn the_error_names_the_trees_cap_and_what_others_have() {
+    let code = "import pyhost
+read, write = os.pipe()
+if os.fork() == 0:
+    os.close(write); take(most=20); os.read(read, 1); os._exit(0)
+os.close(read); time.sleep(1)
+try:
+    while True: kept.append(object())
+except MemoryError: give()
+print(pyhost.last_refusal()['scope'], pyhost.last_refusal()['cap_bytes'])";
+    let outcome = run("text.py", "tree=64M", code);
+    let text = outcome.stderr.lines().next().unwrap();
+    assert!(
+        text.starts_with("pyhost: cap of 64.0 MiB (tree) reached: "),
+        "{text}"
+    );
+    assert!(text.contains(" live; another process has 2"), "{text}");
+    assert_eq!(outcome.stdout, format!("tree {}\n", 64 << 20));
+}
+
+#[test]
+fn a_wrong_value_is_one_line_and_status_2() {
+    for (option, value, expected) in [
+        (
+            "--cap",
+            "tree=auto",
+            "bad value 'tree=auto'; expected a size such as 64M or 25%; ",
+        ),
+        (
+            "--cap",
+            "tree=1M",
+            "bad value 'tree=1048576'; expected at least 16.0 MiB for a tree",
+        ),
+        (
+            "--cap",
+            "tree=x",
+            "bad value 'tree=x'; expected a size such as 64M, ",
+        ),
+        (
+            "--soft-cap",
+            "tree=64M",
+            "a tree has none; expected --cap tree=SIZE",
+        ),
+    ] {
+        let outcome = Run::host().args([option, value, "-c", "print(1)"]).run();
+        assert_eq!((outcome.code(), outcome.stdout.as_str()), (2, ""));
+        let start = format!("pyhost: {option}: {expected}");
+        assert!(outcome.stderr.starts_with(&start), "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1);
+    }
+}
+
+#[test]
+fn without_memory_to_share_the_script_runs_with_the_cap_as_its_own() {
+    let code = "import resource, os, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+os.execv(sys.argv[1], [sys.argv[1], '--cap', 'tree=64M', '-c', 'import pyhost; print(pyhost.get_cap())'])";
+    let host = crate::host::executable();
+    let outcome = Run::stock().args(["-c", code]).arg(host).ok();
+    assert_eq!(outcome.stdout, format!("{}\n", 64 << 20), "{outcome:#?}");
+    let line = "pyhost: --cap tree: no memory to share (File too large); the script runs with the cap as its own\n";
+    assert_eq!(outcome.stderr, line);
+}

@@ -1,0 +1,191 @@
+//! How a process gets more of its tree's cap, at the point where a request would be refused otherwise, and gives back what it does
+//! not need. Inside the allocator, on any thread.
+
+use super::limits;
+use super::shares::Shares;
+use super::tree::{self, RESERVE};
+use crate::bytes::Bytes;
+use crate::heap::{self, attend_to_caps, gate};
+use crate::ledger::{LEDGER, Scope, Slot};
+use pyhost_os::errno::{Errno, KeptErrno};
+use pyhost_os::format::format_into;
+use pyhost_os::process::small_file::read_once;
+use pyhost_os::{calls, clock};
+use pyhost_record::directory::start_if_it_runs;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Requests up to this size take what is left, if that is less: the reserve serves them then.
+const SMALL: u64 = 64 << 10;
+/// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
+const PAUSE: u64 = 10;
+/// The largest sum of the windows that the threads of a starting Python have.
+const WINDOWS: u64 = 128 << 10;
+
+/// When to look again which processes have ended, in nanoseconds of the monotonic clock. A static, since all threads share it.
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+
+/// Displays as the reason why a process of the tree cannot start.
+pub(super) struct NoRoom;
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cap = Bytes(tree::size().unwrap_or(0));
+        write!(
+            out,
+            "the cap of {cap} of its tree (--cap tree) has no room for another process"
+        )?;
+        tree::others().map_or(Ok(()), |others| write!(out, "; {others}"))
+    }
+}
+
+/// Makes room for `bytes` more below the reserve, if the tree has it. Returns whether the process has got any, or had room.
+pub(super) fn claim(bytes: usize) -> bool {
+    make_room(bytes as u64, bytes as u64 > SMALL)
+}
+
+/// Makes room for maps of libraries that have been touched, as far as the tree has it.
+pub(super) fn claim_for_maps(bytes: u64) {
+    make_room(bytes, false);
+}
+
+fn make_room(bytes: u64, is_whole: bool) -> bool {
+    let Some(shares) = tree::shares() else {
+        return false;
+    };
+    let _errno = KeptErrno::new();
+    let Some(entry) = own_entry(shares) else {
+        return false;
+    };
+    let lacks = limits::lacks_of_tree(bytes);
+    if lacks <= 0 {
+        return true;
+    }
+    let (least, want) = (lacks as u64, (lacks as u64).next_multiple_of(tree::chunk()));
+    let least = if is_whole { least } else { 0 };
+    let claim = |want| shares.claim(entry, least, want, tree::limit(shares));
+    let mut got = claim(want);
+    if got < lacks as u64 && free_ended(shares, entry, is_whole) {
+        got += claim(want - got);
+    }
+    raise(got);
+    got > 0
+}
+
+fn raise(bytes: u64) {
+    if bytes > 0 {
+        tree::raise(bytes);
+        limits::combine(Scope::Total);
+    }
+}
+
+/// The process's entry. A forked child gets one now, with what it begins with.
+fn own_entry(shares: &Shares<'_>) -> Option<usize> {
+    let own = tree::entry();
+    if own != 0 {
+        return Some(own);
+    }
+    let start = start(c"/proc/self/stat").unwrap_or(0);
+    let enter = || shares.enter(calls::getpid() as u32, start);
+    let mut entry = enter();
+    if entry.is_none() && free_ended(shares, 0, false) {
+        entry = enter();
+    }
+    let entry = entry?;
+    if tree::set_entry(entry) {
+        let left = shares.share(entry);
+        raise(left + shares.claim(entry, 0, RESERVE + tree::chunk(), shares.cap()));
+    }
+    Some(entry)
+}
+
+/// Frees what processes that have ended had. Returns whether there was one.
+fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
+    let begin = clock::monotonic();
+    if !is_forced && begin < NEXT_LOOK.load(Relaxed) {
+        return false;
+    }
+    let is_any = shares.free_ended(own, runs);
+    let end = clock::monotonic();
+    NEXT_LOOK.store(end + (end - begin) * PAUSE, Relaxed);
+    is_any
+}
+
+/// The start of a process that runs, by its file `stat`.
+fn start(path: &CStr) -> Option<u64> {
+    start_if_it_runs(read_once(path, &mut [0; 1024])?)
+}
+
+/// Whether a process runs that has this id and this start, 0 if that is unknown.
+fn runs(id: u32, started: u64) -> bool {
+    let mut path = [0; 32];
+    let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
+    match start(CStr::from_bytes_with_nul(path).unwrap_or_default()) {
+        Some(now) => started == 0 || now == started,
+        // One that has ended and was not waited for takes signals.
+        None => calls::kill(id as i32, 0) != 0 && Errno::last() != Errno(libc::ESRCH),
+    }
+}
+
+/// Gives back what the process does not need, if no other thread may be about to use it. Returns whether the process is in a
+/// tree. Inside the heap's gate.
+pub(super) fn give_back() -> bool {
+    let Some(shares) = tree::shares() else {
+        return false;
+    };
+    let (entry, chunk) = (tree::entry(), tree::chunk());
+    let spare = limits::lacks_of_tree(0).min(0).unsigned_abs();
+    if entry != 0 && spare >= 3 * chunk {
+        let bytes = tree::lower(spare - chunk);
+        if bytes > 0 {
+            limits::combine(Scope::Total);
+            // From here on no booking goes higher, unless a thread had the height of before.
+            if gate::is_alone(heap::slot())
+                && !limits::is_combining()
+                && limits::lacks_of_tree(0) <= 0
+            {
+                shares.give_back(entry, bytes);
+            } else {
+                raise(bytes);
+            }
+        }
+    }
+    true
+}
+
+/// Makes room for a request of a Python that starts, or ends the process: nothing can be refused yet.
+pub(super) fn claim_at_start(bytes: usize) {
+    if tree::shares().is_some() {
+        claim(bytes);
+        if limits::lacks_of_tree(bytes as u64 + WINDOWS) > RESERVE as i64 {
+            heap::end_start(
+                format_args!("cannot start: {NoRoom}"),
+                crate::error::CANNOT_START,
+            );
+        }
+    }
+}
+
+/// Makes room for the reserve; false if the tree has none. Outside of the allocator, once Python has started.
+pub(super) fn start_script(slot: &Slot) -> bool {
+    if tree::shares().is_none() {
+        return true;
+    }
+    attend_to_caps(true);
+    LEDGER.close_windows(slot);
+    limits::combine(Scope::Total);
+    claim(0);
+    limits::lacks_of_tree(0) <= 0
+}
+
+/// In a forked child: what lives now is its parent's.
+pub fn forked(slot: &Slot) {
+    if tree::shares().is_some() {
+        LEDGER.close_windows(slot);
+        let live = LEDGER.bound(Scope::Total).max(0) as u64;
+        tree::begin_child(live + limits::maps());
+        limits::combine_in_child();
+    }
+}

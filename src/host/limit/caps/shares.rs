@@ -1,0 +1,179 @@
+//! The page that the processes of a tree share: who they are, and what each of them has of the tree's cap.
+//!
+//! A claim adds to the process's own share, then sums all shares, and takes its addition back if the sum is above the limit. Of two
+//! claims the one that adds later sees what the other added, and what is given back meanwhile only makes the sum too high: so what
+//! was granted is never above the limit. Nobody waits, and nothing is locked: a process may end at any step.
+//!
+//! A process that ends keeps its share until another finds no room, which frees the shares of all that have ended.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Words of the page: the cap and how many entries were used, then two words a process, its id with its share and its start.
+pub const WORDS: usize = 2048;
+
+/// Shares are counted in these.
+pub const UNIT: u64 = 1 << 10;
+/// The place of the process's id, above its share.
+const ID: u32 = 40;
+
+/// How often a claim tries again that was in the way of another.
+const ATTEMPTS: usize = 64;
+
+/// The page of a tree.
+#[derive(Clone, Copy)]
+pub struct Shares<'a>(pub &'a [AtomicU64]);
+
+impl Shares<'_> {
+    /// Makes a page of zeros the page of a tree with a cap.
+    pub fn open(&self, cap: u64) {
+        self.0[0].store(cap / UNIT, SeqCst);
+    }
+
+    /// The cap in bytes.
+    pub fn cap(&self) -> u64 {
+        self.0[0].load(SeqCst) * UNIT
+    }
+
+    /// The numbers of the entries that were ever used.
+    fn used(&self) -> std::ops::RangeInclusive<usize> {
+        1..=(self.0[1].load(SeqCst) as usize).min(self.0.len() / 2 - 1)
+    }
+
+    fn word(&self, entry: usize) -> &AtomicU64 {
+        &self.0[2 * entry]
+    }
+
+    /// The bytes that an entry has.
+    pub fn share(&self, entry: usize) -> u64 {
+        (self.word(entry).load(SeqCst) & ((1 << ID) - 1)) * UNIT
+    }
+
+    /// The bytes of all entries but `own`, and how many processes have them.
+    pub fn others(&self, own: usize) -> (u64, u32) {
+        let others = self.used().filter(|&entry| entry != own);
+        let shares = others.map(|entry| self.share(entry));
+        shares
+            .filter(|&bytes| bytes > 0)
+            .fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
+    }
+
+    /// The bytes that all processes have together.
+    pub fn sum(&self) -> u64 {
+        self.others(0).0
+    }
+
+    /// The entry of the process with this id and start: the one that it had before an exec, or a free one. `None` if all
+    /// are used.
+    pub fn enter(&self, id: u32, start: u64) -> Option<usize> {
+        let own = u64::from(id) << ID;
+        let is_own = |&entry: &usize| self.word(entry).load(SeqCst) >> ID == u64::from(id);
+        let is_taken = |&entry: &usize| {
+            let word = self.word(entry);
+            word.load(SeqCst) == 0 && word.compare_exchange(0, own, SeqCst, SeqCst).is_ok()
+        };
+        let mut all = 1..self.0.len() / 2;
+        let entry = self.used().find(is_own).or_else(|| all.find(is_taken))?;
+        self.0[1].fetch_max(entry as u64, SeqCst);
+        self.0[2 * entry + 1].store(start, SeqCst);
+        Some(entry)
+    }
+
+    /// Adds to the share of an entry: `want` bytes, or as many as the limit of the sum of all leaves, `least` or more. Returns
+    /// how many; 0 if there are not so many.
+    pub fn claim(&self, entry: usize, least: u64, want: u64, limit: u64) -> u64 {
+        for _ in 0..ATTEMPTS {
+            let room = limit.saturating_sub(self.sum());
+            let units = want.min(room) / UNIT;
+            if units == 0 || units * UNIT < least {
+                break;
+            }
+            self.word(entry).fetch_add(units, SeqCst);
+            if self.sum() <= limit {
+                return units * UNIT;
+            }
+            self.word(entry).fetch_sub(units, SeqCst);
+        }
+        0
+    }
+
+    /// Takes whole units off the share of an entry, which has them.
+    pub fn give_back(&self, entry: usize, bytes: u64) {
+        self.word(entry).fetch_sub(bytes / UNIT, SeqCst);
+    }
+
+    /// Frees the entries of processes that have ended, which `runs` says of an id and a start, 0 if that is unknown. Returns whether
+    /// there was one.
+    pub fn free_ended(&self, own: usize, runs: impl Fn(u32, u64) -> bool) -> bool {
+        let mut is_any = false;
+        for entry in self.used().filter(|&entry| entry != own) {
+            let (word, start) = (self.word(entry), &self.0[2 * entry + 1]);
+            let before = word.load(SeqCst);
+            if before != 0 && !runs((before >> ID) as u32, start.load(SeqCst)) {
+                // First: who takes the entry next has not noted its own yet.
+                start.store(0, SeqCst);
+                is_any |= word.compare_exchange(before, 0, SeqCst, SeqCst).is_ok();
+            }
+        }
+        is_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pyhost_testing::Random;
+
+    fn page() -> Vec<AtomicU64> {
+        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn what_threads_claim_and_give_back_is_never_above_the_cap_and_none_is_lost() {
+        const CAP: u64 = 1 << 20;
+        let words = page();
+        let shares = Shares(&words);
+        shares.open(CAP);
+        let granted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for id in 1..=4 {
+                let granted = &granted;
+                scope.spawn(move || {
+                    let (entry, mut random) = (shares.enter(id, 7).unwrap(), Random(id.into()));
+                    let mut own = 0;
+                    for _ in 0..20_000 {
+                        let want = 1 + random.below(CAP as usize / 3) as u64;
+                        let got = shares.claim(entry, want / 2, want, CAP);
+                        assert!(got == 0 || (want / 2..=want).contains(&got));
+                        assert!(granted.fetch_add(got, SeqCst) + got <= CAP);
+                        own += got;
+                        if random.below(2) == 0 {
+                            let back = own / 2 / UNIT * UNIT;
+                            granted.fetch_sub(back, SeqCst);
+                            shares.give_back(entry, back);
+                            own -= back;
+                        }
+                    }
+                    assert_eq!(shares.share(entry), own);
+                });
+            }
+        });
+        assert_eq!(shares.sum(), granted.into_inner());
+        assert!(shares.free_ended(0, |id, start| (id, start) != (2, 7)));
+        assert_eq!(shares.share(shares.enter(2, 7).unwrap()), 0);
+        assert_eq!(shares.others(0).1, 3);
+    }
+
+    #[test]
+    fn each_process_has_one_entry_until_all_are_used() {
+        let words = page();
+        let shares = Shares(&words);
+        let entries: Vec<_> = (1..1024).map(|id| shares.enter(id, 1)).collect();
+        assert!(entries.iter().all(Option::is_some));
+        assert_eq!(shares.enter(1024, 1), None);
+        assert_eq!(shares.enter(700, 2), entries[699]);
+        // Its start says that another process has the id by now.
+        assert!(shares.free_ended(entries[0].unwrap(), |id, start| (id, start) != (700, 2)));
+        assert_eq!(shares.enter(1024, 1), entries[699]);
+    }
+}

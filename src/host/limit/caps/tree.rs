@@ -1,0 +1,127 @@
+//! What this process has of the cap of its tree (`--cap tree=SIZE`): its entry in the page that the tree shares, and the height up to
+//! which its live bytes and the maps of libraries may go. A forked child pays for what it has beyond what lived at the fork.
+
+use super::shares::Shares;
+use crate::bytes::Bytes;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+/// What each process keeps below its height to handle an error.
+pub(super) const RESERVE: u64 = 2 << 20;
+/// The part of the cap that is left to forked children, so that each of them can begin.
+const KEPT: u64 = 32;
+/// A share grows and falls by this part of the cap.
+const CHUNKS: u64 = 512;
+
+const NONE: u64 = u64::MAX;
+
+pyhost_os::state! {
+    /// The process's part in its tree.
+    static STATE: Tree {
+        shares: OnceLock<Shares<'static>> = OnceLock::new(),
+        /// Its entry; 0 if it has none, as a forked child at first.
+        entry: AtomicUsize = AtomicUsize::new(0),
+        height: AtomicU64 = AtomicU64::new(NONE),
+        /// Of the height, what its parent pays for.
+        inherited: AtomicU64 = AtomicU64::new(0),
+    }
+}
+
+/// The page of the tree, if the process is in one.
+pub(super) fn shares() -> Option<&'static Shares<'static>> {
+    STATE.shares.get()
+}
+
+/// Makes the process one of a tree, with an entry and its share.
+pub(super) fn begin(shares: Shares<'static>, entry: usize, share: u64) {
+    let _ = STATE.shares.set(shares);
+    STATE.entry.store(entry, Relaxed);
+    STATE.height.store(share, SeqCst);
+}
+
+/// In a forked child, which has no entry yet: what it has now is its parent's.
+pub(super) fn begin_child(inherited: u64) {
+    STATE.entry.store(0, Relaxed);
+    STATE.inherited.store(inherited, Relaxed);
+    STATE.height.store(inherited, SeqCst);
+}
+
+/// The process's entry; 0 if it has none.
+pub(super) fn entry() -> usize {
+    STATE.entry.load(SeqCst)
+}
+
+/// Gives the process its entry. Returns whether it had none.
+pub(super) fn set_entry(entry: usize) -> bool {
+    let set = STATE.entry.compare_exchange(0, entry, SeqCst, SeqCst);
+    set.is_ok()
+}
+
+/// How high live bytes and maps may go; `None` without a tree.
+pub(super) fn height() -> Option<u64> {
+    let height = STATE.height.load(SeqCst);
+    (height != NONE).then_some(height)
+}
+
+/// Moves the height by bytes that were granted, or up again by those of [`lower`].
+pub(super) fn raise(bytes: u64) {
+    STATE.height.fetch_add(bytes, SeqCst);
+}
+
+/// Lowers the height by `bytes`, as far as they are the process's own, in whole chunks. Returns by how many.
+pub(super) fn lower(bytes: u64) -> u64 {
+    let mut lowered = 0;
+    let _ = STATE.height.fetch_update(SeqCst, SeqCst, |height| {
+        let own = height.saturating_sub(STATE.inherited.load(Relaxed));
+        lowered = bytes.min(own) / chunk() * chunk();
+        Some(height - lowered)
+    });
+    lowered
+}
+
+/// The cap of the tree.
+pub(super) fn size() -> Option<u64> {
+    shares().map(Shares::cap)
+}
+
+/// By how many bytes a share grows and falls.
+pub(super) fn chunk() -> u64 {
+    size().map_or(1, |cap| cap / CHUNKS)
+}
+
+/// How far claims may go together, but for the first of a forked child.
+pub(super) fn limit(shares: &Shares<'_>) -> u64 {
+    shares.cap() - shares.cap() / KEPT
+}
+
+/// Bytes of the cap that no process has.
+pub(super) fn free() -> u64 {
+    shares().map_or(0, |shares| limit(shares).saturating_sub(shares.sum()))
+}
+
+/// What other processes of the tree have.
+pub(super) fn others() -> Option<Others> {
+    let (bytes, processes) = shares()?.others(entry());
+    Some(Others(bytes, processes))
+}
+
+/// The bytes of a tree's cap that other processes have, and how many they are. Displays as a sentence.
+#[derive(Clone, Copy)]
+pub struct Others(u64, u32);
+
+impl fmt::Display for Others {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Others(bytes, processes) = *self;
+        match processes {
+            0 => out.write_str("no other process has any of it"),
+            1 => write!(out, "another process has {} of it", Bytes(bytes)),
+            _ => write!(
+                out,
+                "{processes} other processes have {} of it",
+                Bytes(bytes)
+            ),
+        }
+    }
+}
