@@ -4,8 +4,8 @@
 //! registered before those of any library that the script loads: this list runs last before a fork, and first after it.
 //! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in `crate::libc_exports::child_processes`.
 
-use crate::observe::{exit_report, live};
 use crate::limit::{caps, recycling};
+use crate::observe::{exit_report, live};
 use crate::{cpython::threads, heap, libc_exports::native::mapped};
 use pyhost_os::forks::{AtFork, Child};
 
