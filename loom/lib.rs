@@ -10,6 +10,7 @@ pub use beneath::system_call::membarrier;
 pub use beneath::thread::{spawn, yield_now};
 pub use beneath::{loom, model, model_to, quiet};
 pub use gate::register;
+pub use std::sync::atomic::AtomicU64;
 
 #[path = "../src/os/cell.rs"]
 pub mod cell;
@@ -53,6 +54,9 @@ mod resident {
 
 #[path = "../src/heap/mimalloc/gate.rs"]
 pub mod gate;
+
+#[path = "../src/host/limit/caps/shares.rs"]
+pub mod shares;
 
 /// The process's ledger.
 pub mod ledger {

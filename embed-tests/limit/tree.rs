@@ -87,6 +87,20 @@ print(full, take())";
 }
 
 #[test]
+fn what_a_process_held_comes_back_when_it_becomes_another_program() {
+    let code = "read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    take(); os.write(write, b'x'); os.execv('/bin/sleep', ['sleep', '100'])
+os.read(read, 1)
+while b'sleep' not in open(f'/proc/{pid}/comm', 'rb').read(): time.sleep(0.01)
+print(take()); give(); os.kill(pid, signal.SIGKILL)
+os.execv(sys.executable, [sys.executable, '-c', COMMON + 'print(take())'])";
+    let numbers = numbers(&run("exec.py", "tree=96M", code));
+    assert!(numbers.iter().all(|&it| it > 70), "{numbers:?}");
+}
+
+#[test]
 fn what_is_freed_is_another_processs_at_once() {
     let code = "take(most=70); first = int(host('print(take())'))
 give(); print(first, host('print(take())'))";

@@ -9,7 +9,8 @@ use crate::heap::{self, attend_to_caps, gate};
 use crate::ledger::{LEDGER, Scope, Slot};
 use pyhost_os::errno::{Errno, KeptErrno};
 use pyhost_os::format::format_into;
-use pyhost_os::process::small_file::read_once;
+use pyhost_os::process::small_file::{number, read_once};
+use pyhost_os::process::stat_fields;
 use pyhost_os::{calls, clock};
 use pyhost_record::directory::start_if_it_runs;
 use std::ffi::CStr;
@@ -87,8 +88,7 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     if own != 0 {
         return Some(own);
     }
-    let start = start(c"/proc/self/stat").unwrap_or(0);
-    let enter = || shares.enter(calls::getpid() as u32, start);
+    let enter = || shares.enter(calls::getpid() as u32, own_mark());
     let mut entry = enter();
     if entry.is_none() && free_ended(shares, 0, false) {
         entry = enter();
@@ -113,17 +113,29 @@ fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
     is_any
 }
 
-/// The start of a process that runs, by its file `stat`.
-fn start(path: &CStr) -> Option<u64> {
-    start_if_it_runs(read_once(path, &mut [0; 1024])?)
+/// What tells the calling process from others that had its id, and from the programs that it was before; 0 if that is unknown.
+pub(super) fn own_mark() -> u64 {
+    mark(c"/proc/self/stat").unwrap_or(0)
 }
 
-/// Whether a process runs that has this id and this start, 0 if that is unknown.
-fn runs(id: u32, started: u64) -> bool {
+/// The bits of a mark that a process keeps if it runs another program.
+const START: u64 = (1 << 40) - 1;
+
+/// The mark of a process that runs, by its file `stat`: its start, and where its stack begins, as far as that is shown.
+fn mark(path: &CStr) -> Option<u64> {
+    let mut room = [0; 1024];
+    let stat = read_once(path, &mut room)?;
+    let stack: Option<u64> = stat_fields(stat).nth(28 - 3).and_then(number);
+    Some(start_if_it_runs(stat)? & START | (stack.unwrap_or(0) >> 4) << 40)
+}
+
+/// Whether a process runs that has this id and this mark.
+fn runs(id: u32, marked: u64) -> bool {
     let mut path = [0; 32];
     let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
-    match start(CStr::from_bytes_with_nul(path).unwrap_or_default()) {
-        Some(now) => started == 0 || now == started,
+    match mark(CStr::from_bytes_with_nul(path).unwrap_or_default()) {
+        Some(now) if now <= START => marked == 0 || now == marked & START,
+        Some(now) => marked == 0 || now == marked,
         // One that has ended and was not waited for takes signals.
         None => calls::kill(id as i32, 0) != 0 && Errno::last() != Errno(libc::ESRCH),
     }

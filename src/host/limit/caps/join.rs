@@ -1,7 +1,7 @@
 //! How a process comes into its tree (`--cap tree=SIZE`): the first makes the page in a file in memory, and each one keeps it open.
 //! The others find it by a variable, which says who has it open and by which number. If that process has ended, any other that has it will do.
 
-use super::claims::{NoRoom, claim};
+use super::claims::{NoRoom, claim, own_mark};
 use super::settings::Rules;
 use super::shares::{Shares, WORDS};
 use super::start::Machine;
@@ -14,7 +14,6 @@ use crate::ledger::{LEDGER, Scope};
 use crate::process;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::mapping::Shared;
-use pyhost_record::directory::started;
 use std::ffi::{CString, OsString};
 use std::os::fd::RawFd;
 
@@ -56,7 +55,7 @@ pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<
     let (id, number) = (process::id(), file.leak());
     let name = format!("{id}:{number}:{device}:{inode}");
     exports.push((VARIABLE.to_owned(), name.into()));
-    let entry = shares.enter(id as u32, started(id).unwrap_or(0));
+    let entry = shares.enter(id as u32, own_mark());
     tree::begin(
         shares,
         entry.unwrap_or(0),

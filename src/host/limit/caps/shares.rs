@@ -6,10 +6,12 @@
 //!
 //! A process that ends keeps its share until another finds no room, which frees the shares of all that have ended.
 
-use std::sync::atomic::AtomicU64;
+use std::hint::spin_loop;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, fence};
 
-/// Words of the page: the cap and how many entries were used, then two words a process, its id with its share and its start.
+/// Words of the page: the cap and how many entries were used, then two words a process: its id with its share, and what
+/// tells it from others that had the id.
 pub const WORDS: usize = 2048;
 
 /// Shares are counted in these.
@@ -63,9 +65,9 @@ impl Shares<'_> {
         self.others(0).0
     }
 
-    /// The entry of the process with this id and start: the one that it had before an exec, or a free one. `None` if all
-    /// are used.
-    pub fn enter(&self, id: u32, start: u64) -> Option<usize> {
+    /// The entry of the process with this id, and what tells it from others that had the id: the one that it had before an exec, or a
+    /// free one. `None` if all are used.
+    pub fn enter(&self, id: u32, mark: u64) -> Option<usize> {
         let own = u64::from(id) << ID;
         let is_own = |&entry: &usize| self.word(entry).load(SeqCst) >> ID == u64::from(id);
         let is_taken = |&entry: &usize| {
@@ -75,7 +77,7 @@ impl Shares<'_> {
         let mut all = 1..self.0.len() / 2;
         let entry = self.used().find(is_own).or_else(|| all.find(is_taken))?;
         self.0[1].fetch_max(entry as u64, SeqCst);
-        self.0[2 * entry + 1].store(start, SeqCst);
+        self.0[2 * entry + 1].store(mark, SeqCst);
         Some(entry)
     }
 
@@ -89,10 +91,13 @@ impl Shares<'_> {
                 break;
             }
             self.word(entry).fetch_add(units, SeqCst);
+            // Of two claims one sees the other.
+            fence(SeqCst);
             if self.sum() <= limit {
                 return units * UNIT;
             }
             self.word(entry).fetch_sub(units, SeqCst);
+            spin_loop();
         }
         0
     }
@@ -102,16 +107,16 @@ impl Shares<'_> {
         self.word(entry).fetch_sub(bytes / UNIT, SeqCst);
     }
 
-    /// Frees the entries of processes that have ended, which `runs` says of an id and a start, 0 if that is unknown. Returns whether
-    /// there was one.
+    /// Frees the entries of processes that have ended, which `runs` says of an id and what tells it from others, 0 if that is
+    /// unknown. Returns whether there was one.
     pub fn free_ended(&self, own: usize, runs: impl Fn(u32, u64) -> bool) -> bool {
         let mut is_any = false;
         for entry in self.used().filter(|&entry| entry != own) {
-            let (word, start) = (self.word(entry), &self.0[2 * entry + 1]);
+            let (word, mark) = (self.word(entry), &self.0[2 * entry + 1]);
             let before = word.load(SeqCst);
-            if before != 0 && !runs((before >> ID) as u32, start.load(SeqCst)) {
+            if before != 0 && !runs((before >> ID) as u32, mark.load(SeqCst)) {
                 // First: who takes the entry next has not noted its own yet.
-                start.store(0, SeqCst);
+                mark.store(0, SeqCst);
                 is_any |= word.compare_exchange(before, 0, SeqCst, SeqCst).is_ok();
             }
         }
