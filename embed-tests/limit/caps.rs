@@ -191,6 +191,19 @@ print(len(answers), answers.count(503) > count // 3)";
 }
 
 #[test]
+fn a_block_that_grows_step_by_step_has_most_of_the_cap() {
+    let code = "data = bytearray()
+try:
+    while True: data += bytes(1 << 20)
+except MemoryError: print(len(data) >> 20)";
+    for (cap, least) in [("48M", 30), ("96M", 75), ("300M", 250)] {
+        let outcome = Run::host().args(["--cap", cap]).code(code).ok();
+        let mebibytes: u32 = outcome.last_line().parse().unwrap();
+        assert!(mebibytes >= least, "{cap}: {mebibytes}");
+    }
+}
+
+#[test]
 fn threads_that_did_not_hog_go_on() {
     let code = "import json, threading
 errors, done = [], []

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::ledger::{LEDGER, Scope};
 use crate::{bounded_heap, mimalloc::ffi, process::limits, system_memory::address_limit};
 use pyhost_os::mapping::{empty, is_mapped, page_size};
 use std::ptr::copy_nonoverlapping;
@@ -26,6 +27,9 @@ const CHECKED_MOVES: u32 = 64;
 const MOST_EXPECTED: usize = 32 << 20;
 /// Blocks that grow in turns do not say how long the next will be: one does that has grown so many times alone.
 const LEAST_STEPS: usize = 8;
+
+/// A block below a higher cap than this gets no more addresses for it.
+const MOST_BELOW_CAP: usize = 4 << 30;
 
 pyhost_os::state! {
     /// How blocks have grown so far.
@@ -49,7 +53,7 @@ pub(crate) fn has_grown(size: usize) {
 /// How many bytes of addresses to look for, for a block that moves to grow to `size` bytes: as many again behind it. One that `begins`
 /// to grow gets the place of the one before it, whose memory may still be there.
 pub(crate) fn addresses_to_grow(size: usize, begins: bool) -> usize {
-    let twice = size.saturating_mul(2);
+    let twice = size.saturating_mul(2).max(below_cap(size));
     if !begins {
         return twice;
     }
@@ -58,6 +62,14 @@ pub(crate) fn addresses_to_grow(size: usize, begins: bool) -> usize {
         true => twice,
         false => longest.max(twice),
     }
+}
+
+/// The cap of all accounts, for a block of a sixteenth of it or more: while a block moves both count, so that one of more than half
+/// of the cap could not grow again. Else 0.
+fn below_cap(size: usize) -> usize {
+    let cap = LEDGER.cap(Scope::Total).unwrap_or(0) as usize;
+    let is_long = cap <= MOST_BELOW_CAP && size >= LEAST.max(cap / 16);
+    if is_long { cap } else { 0 }
 }
 
 /// The bytes to allocate for a block that grows to `size` bytes: for objects more, so that it has room for the next growth. A list
