@@ -115,29 +115,28 @@ fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
 
 /// What tells the calling process from others that had its id, and from the programs that it was before; 0 if that is unknown.
 pub(super) fn own_mark() -> u64 {
-    mark(c"/proc/self/stat").unwrap_or(0)
+    let mut room = [0; 1024];
+    let stat = read_once(c"/proc/self/stat", &mut room);
+    stat.and_then(mark).unwrap_or(0)
 }
 
 /// The bits of a mark that a process keeps if it runs another program.
 const START: u64 = (1 << 40) - 1;
 
-/// The mark of a process that runs, by its file `stat`: its start, and where its stack begins, as far as that is shown.
-fn mark(path: &CStr) -> Option<u64> {
-    let mut room = [0; 1024];
-    let stat = read_once(path, &mut room)?;
+/// The mark of a process that runs, by the text of its file `stat`: its start, and where its stack begins, as far as that is shown.
+fn mark(stat: &[u8]) -> Option<u64> {
     let stack: Option<u64> = stat_fields(stat).nth(28 - 3).and_then(number);
     Some(start_if_it_runs(stat)? & START | (stack.unwrap_or(0) >> 4) << 40)
 }
 
 /// Whether a process runs that has this id and this mark.
 fn runs(id: u32, marked: u64) -> bool {
-    let mut path = [0; 32];
+    let (mut path, mut room) = ([0; 32], [0; 1024]);
     let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
-    match mark(CStr::from_bytes_with_nul(path).unwrap_or_default()) {
-        Some(now) if now <= START => marked == 0 || now == marked & START,
-        Some(now) => marked == 0 || now == marked,
-        // One that has ended and was not waited for takes signals.
-        None => calls::kill(id as i32, 0) != 0 && Errno::last() != Errno(libc::ESRCH),
+    let path = CStr::from_bytes_with_nul(path).unwrap_or_default();
+    match read_once(path, &mut room).map(mark) {
+        Some(now) => now.is_some_and(|now| marked == 0 || [marked, marked & START].contains(&now)),
+        None => calls::kill(id as i32, 0) == 0 || Errno::last() != Errno(libc::ESRCH),
     }
 }
 
