@@ -265,9 +265,8 @@ impl Header {
         let length = length.min(self.argv_bytes.load(Relaxed) as usize);
         let count = self.argv_count.load(Relaxed) as usize;
         let words = room[..length].split(|&byte| byte == 0);
-        let mut words: Vec<String> = words
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        let mut words: Vec<String> = words.collect();
         words.truncate(count.min(words.len().saturating_sub(1)));
         words
     }

@@ -260,9 +260,8 @@ fn many_threads_lose_nothing_and_no_peak_is_low_while_segments_end() {
             rest.for_each(|bytes| seen.release(ledger, slot, bytes));
             ledger.yield_slot(slot);
         };
-        let workers: Vec<_> = (0..threads)
-            .map(|seed| scope.spawn(move || worker(seed)))
-            .collect();
+        let workers = (0..threads).map(|seed| scope.spawn(move || worker(seed)));
+        let workers: Vec<_> = workers.collect();
         let ended = workers.into_iter().map(|worker| worker.join());
         let ended: Vec<_> = ended.collect();
         done.store(true, SeqCst);

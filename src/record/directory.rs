@@ -369,9 +369,8 @@ pub fn forget_baselines(folder: &Fd) {
     };
     let archive = Fd::folder_in(folder, c"killed").ok();
     file::each_name(&baselines, |name| {
-        let stem = str::from_utf8(name)
-            .ok()
-            .and_then(|name| name.split_once(REPORT));
+        let stem = str::from_utf8(name).ok();
+        let stem = stem.and_then(|name| name.split_once(REPORT));
         let file = stem.map(|(stem, _)| format!("{stem}{SUFFIX}"));
         let Some(file) = file.filter(|file| Identity::of_file_name(file).is_some()) else {
             return;

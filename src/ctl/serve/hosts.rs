@@ -13,9 +13,8 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     let texts: Vec<_> = hosts.map(|host| texts(host.record.header())).collect();
     let namespace = directory::pid_namespace();
     let hosts = found.hosts.iter().zip(&texts);
-    let mut processes: Vec<Process<'_>> = hosts
-        .map(|(host, texts)| process(host, texts, namespace))
-        .collect();
+    let processes = hosts.map(|(host, texts)| process(host, texts, namespace));
+    let mut processes: Vec<Process<'_>> = processes.collect();
     processes.sort_by_key(|process| process.pid);
     let machine = Machine {
         hosts: found.hosts.len() as u64,

@@ -38,9 +38,8 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Asks the kernel for cheap barriers. Once, while the process has one thread.
 pub fn register() {
-    STATE
-        .membarrier
-        .store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed);
+    let membarrier = membarrier(REGISTER_PRIVATE_EXPEDITED);
+    STATE.membarrier.store(membarrier, Relaxed);
 }
 
 /// Returns once every running thread of the process has passed a memory barrier.

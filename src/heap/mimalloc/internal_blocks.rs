@@ -34,9 +34,8 @@ pub fn first_heap() -> *mut Heap {
     let grown = alone(live_in_main_heap).saturating_sub(before) as usize;
     let description = alone(|closed| pages::holding(closed, heap.addr()));
     let description = description.map_or(0, |page| page.block_bytes as usize);
-    STATE
-        .bitmap
-        .store(grown.saturating_sub(description), Relaxed);
+    let bitmap = grown.saturating_sub(description);
+    STATE.bitmap.store(bitmap, Relaxed);
     heap
 }
 

@@ -153,9 +153,8 @@ pub(crate) fn took(bytes: usize) {
         return;
     }
     let is_much = free > used / 64;
-    STATE
-        .highest
-        .fetch_max(if is_much { used } else { used + free }, Relaxed);
+    let highest = if is_much { used } else { used + free };
+    STATE.highest.fetch_max(highest, Relaxed);
     if is_much {
         ffi::pyhost_purge(used + free - highest.max(used));
     }

@@ -128,9 +128,8 @@ fn give_back_idle(region: &mut Bfc) {
     /// Milliseconds between two looks at least, also if freed memory is given back at once.
     const LEAST: i64 = 500;
     let delay = retention::delay();
-    REGION
-        .next_look
-        .store(retention::now() + delay.max(LEAST), Relaxed);
+    let next_look = retention::now() + delay.max(LEAST);
+    REGION.next_look.store(next_look, Relaxed);
     if delay >= 0 {
         region.give_back_idle(false);
     }

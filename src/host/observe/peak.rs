@@ -217,9 +217,8 @@ fn take_sample() {
     });
     let bound = LEDGER.bound(Scope::Total);
     PEAK_THRESHOLDS.high.store(bound, Relaxed);
-    PEAK_THRESHOLDS
-        .next_sample
-        .store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
+    let next_sample = bound + (bound / GROWTH).max(LEAST_GROWTH);
+    PEAK_THRESHOLDS.next_sample.store(next_sample, Relaxed);
     STATE.sample_again.store(monotonic() + SAMPLE_REST, Relaxed);
 }
 

@@ -77,10 +77,8 @@ impl Bfc {
     pub fn reserve(initial: usize, maximum: usize) -> Option<Bfc> {
         let page = page_size() as usize;
         let maximum = maximum.max(1).checked_next_multiple_of(page)?;
-        let initial = initial
-            .max(1)
-            .checked_next_multiple_of(page)
-            .map_or(maximum, |initial| initial.min(maximum));
+        let initial = initial.max(1).checked_next_multiple_of(page);
+        let initial = initial.map_or(maximum, |initial| initial.min(maximum));
         let maximum_granules = u32::try_from(maximum / GRANULE).ok()?;
         let mut bfc = Bfc {
             region: Reservation::new(maximum)?,

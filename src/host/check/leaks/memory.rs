@@ -63,9 +63,8 @@ pub fn learn_description() {
     let mut size = [0; 4];
     let variable = find(c"_thread_db_sizeof_pthread").addr();
     if variable != 0 && read_memory(variable, &mut size) == size.len() {
-        STATE
-            .description
-            .store(u32::from_ne_bytes(size) as usize, Relaxed);
+        let description = u32::from_ne_bytes(size) as usize;
+        STATE.description.store(description, Relaxed);
     }
     loaded::clear_error();
 }

@@ -407,10 +407,8 @@ mod tests {
         book(&mut balance, Part::Page(page), 4096);
         page.live_blocks = 0;
         book(&mut balance, Part::Page(page), 4096);
-        let rows: Vec<_> = balance
-            .rows()
-            .map(|(name, _, bytes)| (name, bytes))
-            .collect();
+        let rows = balance.rows().map(|(name, _, bytes)| (name, bytes));
+        let rows: Vec<_> = rows.collect();
         assert_eq!(
             rows,
             [("obj", 1365), ("heap_slack", 2731), ("heap_kept", 4096)]

@@ -229,9 +229,8 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
             // First, since the handler may run at once.
             view.set(&seen);
             if signal == libc::SIGBUS {
-                STATE
-                    .is_in_front
-                    .store(seen.handler() != libc::SIG_DFL, Relaxed);
+                let is_in_front = seen.handler() != libc::SIG_DFL;
+                STATE.is_in_front.store(is_in_front, Relaxed);
             }
             Some(Disposition::ours())
         }

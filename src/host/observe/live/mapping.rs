@@ -111,11 +111,9 @@ pub fn keep() {
 pub fn restore(address: usize) -> Option<bool> {
     let pages = pages().filter(|pages| pages.contains(&address))?;
     let copies = PAGES.copies.load(Relaxed);
-    if PAGES
-        .state
-        .compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire)
-        .is_err()
-    {
+    let state = &PAGES.state;
+    let left = state.compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire);
+    if left.is_err() {
         while PAGES.state.load(Acquire) == LEAVES_FILE {
             hint::spin_loop(); // another thread is at it
         }

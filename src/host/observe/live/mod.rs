@@ -191,9 +191,8 @@ pub fn describe(facts: &Facts) {
     HEADER.allocator.set(facts.allocator);
     HEADER.native.set(facts.native);
     HEADER.profile.set(facts.profile);
-    HEADER
-        .debug_hooks
-        .store(u32::from(facts.debug_hooks), Relaxed);
+    let debug_hooks = u32::from(facts.debug_hooks);
+    HEADER.debug_hooks.store(debug_hooks, Relaxed);
     let active = REPORTED.iter().filter(|&&account| facts.is_active(account));
     let bits = active.map(|&account| 1 << account as u32).sum();
     HEADER.active.store(bits, Relaxed);

@@ -149,9 +149,8 @@ pub fn leave_to_parent(child: &Child) {
     if has_own {
         trouble::share();
     }
-    STATE
-        .later
-        .store(if has_own { AS_FILE } else { NEVER }, Relaxed);
+    let later = if has_own { AS_FILE } else { NEVER };
+    STATE.later.store(later, Relaxed);
 }
 
 fn write_and_remember(snapshot: &Snapshot) {

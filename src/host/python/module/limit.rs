@@ -84,9 +84,8 @@ fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
 fn repr(limiter: This<'_, Limiter>) -> Returned<'_> {
     let state = limiter.open.get().map_or("", |_| ", open");
     let (bytes, scope) = (Bytes(limiter.bytes), limiter.scope.name());
-    limiter
-        .gil()
-        .text(&format!("<pyhost.limit of {bytes} on {scope}{state}>"))
+    let text = format!("<pyhost.limit of {bytes} on {scope}{state}>");
+    limiter.gil().text(&text)
 }
 
 static METHODS: Table<Method<Limiter>, 2> = Table::new([
