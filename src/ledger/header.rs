@@ -286,8 +286,7 @@ impl Header {
         command_line(words, &self.script.get())
     }
 
-    /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
-    /// of `CLOCK_REALTIME`.
+    /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds of `CLOCK_REALTIME`.
     pub fn set_state(&self, state: ProcessState, status: i32, now: u64) {
         self.status.store(status, Relaxed);
         self.ended.store(now, Relaxed);

@@ -17,8 +17,7 @@ static ONE_GIL: Gils = Gils {
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
 
-/// How often a test repeats a step: `wanted` times, and 2000 times less under Miri, which is slower by about
-/// as much.
+/// How often a test repeats a step: `wanted` times, and 2000 times less under Miri, which is slower by about as much.
 const fn rounds(wanted: u64) -> u64 {
     match cfg!(miri) {
         true => wanted.div_ceil(2000),

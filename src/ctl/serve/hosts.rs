@@ -38,8 +38,7 @@ fn texts(header: &Header) -> (String, [String; ABOUT.len()]) {
     (header.script.get(), about.map(|text| text.get()))
 }
 
-/// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are
-/// labelled with theirs.
+/// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are labelled with theirs.
 fn process<'a>(
     host: &'a FoundHost,
     (command, about): &'a (String, [String; ABOUT.len()]),

@@ -121,8 +121,7 @@ impl Keys {
             let Event::Key(pressed) = event::read()? else {
                 continue;
             };
-            // Escape before another key is the start of a sequence that came in two pieces: neither
-            // of them is a key.
+            // Escape before another key is the start of a sequence that came in two pieces: neither of them is a key.
             match std::mem::take(&mut self.escaped) {
                 true => {}
                 false if pressed.code == KeyCode::Esc => self.escaped = true,

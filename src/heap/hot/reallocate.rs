@@ -11,8 +11,7 @@ use crate::{NATIVE, Reallocated, system_memory::mremap_grow, usable_size};
 use crate::{arrays::array_blocks, checks::checked_requests::NATURAL_ALIGNMENT, ledger::Account};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept
-/// as a block.
+/// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept as a block.
 ///
 /// # Safety
 /// As for [`free`].

@@ -1,9 +1,8 @@
 //! mimalloc's own blocks: what it keeps for itself lies in the main heap, among the blocks of `native`,
 //! and the ledger does not count it. A look at the heaps must leave it out to agree with the ledger.
 //!
-//! mimalloc has a list of most of these blocks. Two kinds are in no list: a table for each thread that
-//! allocates from more than one heap, counted here as threads begin and end, and one bitmap, measured
-//! where it is made.
+//! mimalloc has a list of most of these blocks. Two kinds are in no list: a table for each thread that allocates from
+//! more than one heap, counted here as threads begin and end, and one bitmap, measured where it is made.
 
 use crate::mimalloc::ffi::{self, Heap};
 use crate::{alone, ledger::Account, mimalloc::gate::Closed, mimalloc::pages};

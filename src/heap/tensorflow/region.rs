@@ -18,8 +18,7 @@ pyhost_os::state! {
         bfc: Mutex<Option<Bfc>> = Mutex::new(None),
         /// A line says that it has no room.
         is_reported: AtomicBool = AtomicBool::new(false),
-        /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
-        /// region.
+        /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a region.
         next_look: AtomicI64 = AtomicI64::new(i64::MAX),
     }
 }
@@ -181,8 +180,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// The region's sums; None without one, and where another thread, or this one beneath a signal
-/// handler, has the lock.
+/// The region's sums; None without one, and where another thread, or this one beneath a signal handler, has the lock.
 pub fn statistics() -> Option<Statistics> {
     REGION.bfc.try_lock().ok()?.as_ref().map(Bfc::statistics)
 }

@@ -1,5 +1,4 @@
-//! From the process's arguments and environment to checked options. The only place that reads
-//! the host's variables.
+//! From the process's arguments and environment to checked options. The only place that reads the host's variables.
 
 mod allocators;
 pub mod baked;

@@ -41,8 +41,7 @@ impl StackTop {
 /// Bytes of the stack below the caller that are cleared.
 const CLEARED: usize = 128 << 10;
 
-/// Clears the stack that the script has left behind, so that no address of a block is carried on from
-/// there.
+/// Clears the stack that the script has left behind, so that no address of a block is carried on from there.
 #[inline(never)]
 pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);

@@ -141,8 +141,7 @@ pub fn restore(address: usize) -> Option<bool> {
     is_done.then_some(true)
 }
 
-/// Moves both into anonymous memory, shared with later children or not; false if the system
-/// refuses.
+/// Moves both into anonymous memory, shared with later children or not; false if the system refuses.
 pub fn onto_memory(shared: bool) -> bool {
     let Some(pages) = pages() else { return false };
     let (start, size) = (pages.start as *mut c_void, pages.len());

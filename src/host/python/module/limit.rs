@@ -1,6 +1,5 @@
-//! `pyhost.limit`: a context manager that caps one block of code. A heap type, one an interpreter;
-//! written against the C API so that no error can be raised between its opening and the block, or
-//! between the block and its end.
+//! `pyhost.limit`: a context manager that caps one block of code. A heap type, one an interpreter; written against the
+//! C API so that no error can be raised between its opening and the block, or between the block and its end.
 
 use super::arguments::{cap_scope, size};
 use crate::cpython::functions::{Arguments, Class, Method, Signature, Table, This};
