@@ -61,8 +61,7 @@ fn find_and_load<'a>(this: This<'a, Module>, arguments: Arguments<'a>) -> Return
 static FIND_AND_LOAD: Table<Method<Module>, 1> =
     Table::new([Method::named(c"_find_and_load", find_and_load, c"")]);
 
-/// Registers `watcher`. Once, after initialisation. False if this Python has no
-/// such function.
+/// Registers `watcher`. Once, after initialisation. False if this Python has no such function.
 pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
     let replace = || -> Returned<'_, ()> {
         let bootstrap = gil.import(c"_frozen_importlib")?;

@@ -531,9 +531,8 @@ impl<'a> Object<'a> {
     /// A list's item; None if it has not so many.
     pub fn at(&self, index: usize) -> Option<Owned<'a>> {
         let length = python!(PyList_Size(self.pointer()));
-        let index = isize::try_from(index)
-            .ok()
-            .filter(|&index| index < length)?;
+        let index = isize::try_from(index).ok();
+        let index = index.filter(|&index| index < length)?;
         let item = python!(PyList_GetItem(self.pointer(), index));
         self.gil().share(item)
     }

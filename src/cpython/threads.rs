@@ -51,9 +51,8 @@ pub fn wait_for_ends(gil: Gil<'_>) -> usize {
     gil.other_threads()
 }
 
-/// Waits a moment for threads that Python knows no more but that still free what is theirs. One that
-/// sleeps has nothing of the kind left to do, and is not waited for. Without the GIL, or after
-/// finalisation.
+/// Waits a moment for threads that Python knows no more but that still free what is theirs. One that sleeps has nothing
+/// of the kind left to do, and is not waited for. Without the GIL, or after finalisation.
 pub fn wait_for_last_frees() {
     let start = Instant::now();
     while start.elapsed() < LONG_MOMENT && another_thread_runs() {

@@ -32,9 +32,8 @@ pub fn run(options: &KernelOptions) -> Result<(), Failure> {
     let environment = variable("VIRTUAL_ENV");
     let local = || variable("HOME").map(|home| PathBuf::from(home).join(".local"));
     let prefix = options.prefix.clone();
-    let prefix = prefix
-        .or_else(|| environment.clone().map(PathBuf::from))
-        .or_else(local);
+    let prefix = prefix.or_else(|| environment.clone().map(PathBuf::from));
+    let prefix = prefix.or_else(local);
     let none = || Failure("there is no home directory; expected --prefix DIR".to_owned());
     let folder = prefix
         .ok_or_else(none)?

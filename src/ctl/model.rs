@@ -39,16 +39,14 @@ impl Report {
         serde_json::from_value(value).map_err(refuse)
     }
 
-    /// The report as a line of JSON. Control characters from U+007F on are escaped, so that no text
-    /// steers a terminal.
+    /// The report as a line of JSON. Control characters from U+007F on are escaped, so that no text steers a terminal.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string(self).expect("its keys are strings");
         escaped(&text)
     }
 }
 
-/// A report's text as it is, but for control characters inside of strings, which JSON allows from
-/// U+007F on.
+/// A report's text as it is, but for control characters inside of strings, which JSON allows from U+007F on.
 pub fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for letter in text.trim_end().chars() {

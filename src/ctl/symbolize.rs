@@ -23,10 +23,8 @@ fn moment(text: &str) -> Result<Utc, String> {
 
 pub fn run(options: &SymbolizeOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
-    std::io::stdin()
-        .lock()
-        .read_to_end(&mut text)
-        .map_err(|error| Failure(format!("standard input cannot be read ({error})")))?;
+    let read = std::io::stdin().lock().read_to_end(&mut text);
+    read.map_err(|error| Failure(format!("standard input cannot be read ({error})")))?;
     print_bytes(&named(&text, options.started))
 }
 

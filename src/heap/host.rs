@@ -2,11 +2,9 @@
 
 use crate::bfc;
 use crate::ledger::{Account, Gils, Slot};
-use pyhost_os::descriptor::notice;
-use pyhost_os::process::end_now;
+use pyhost_os::{descriptor::notice, process::end_now};
 use pyhost_sampler::{Step, UnitFigures, UnitNumber};
-use std::fmt;
-use std::sync::OnceLock;
+use std::{fmt, sync::OnceLock};
 
 /// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
 /// of them decides itself whether there is anything to do. They neither allocate, panic nor wait.

@@ -1,8 +1,7 @@
 //! The heaps: a mimalloc heap for each account that has blocks of its own, and allocation that books as it goes.
 //!
-//! The account of a block is the heap of its page, which `free` finds on a line that it reads
-//! anyway: no header, no table. `native` is mimalloc's main heap, since it must serve before
-//! `main`; the other heaps are made by [`start`].
+//! The account of a block is the heap of its page, which `free` finds on a line that it reads anyway: no header, no
+//! table. `native` is mimalloc's main heap, since it must serve before `main`; the other heaps are made by [`start`].
 //!
 //! [`hot`] has the path of every request. Each other folder is one subject; what is public is listed below.
 //!
@@ -185,8 +184,7 @@ pub fn may_be_alone() -> bool {
     !crate::ledger::LEDGER.is_overflow(slot) && slot.busy.load(Relaxed) == 0 && gate::is_open()
 }
 
-/// The theap of the calling thread in the account's heap, made if need be; null if there is no
-/// memory for it.
+/// The theap of the calling thread in the account's heap, made if need be; null if there is no memory for it.
 fn new_theap(account: Account) -> *mut Theap {
     let heap = match state().before.get() {
         0 => HEAPS.own[account as usize].load(Acquire),
@@ -225,9 +223,8 @@ fn not_placeholder(theap: *mut Theap) -> *mut Theap {
     }
 }
 
-/// Reserves the region of `--region`, `size` bytes, in which all that the heaps take lies. Before
-/// every constructor and while nothing was allocated; false if that is too late, or if the
-/// system gives no such range of addresses.
+/// Reserves the region of `--region`, `size` bytes, in which all that the heaps take lies. Before every constructor and
+/// while nothing was allocated; false if that is too late, or if the system gives no such range of addresses.
 pub fn reserve_region(size: u64) -> bool {
     start_mimalloc() && bounded_heap::reserve(size)
 }
@@ -236,8 +233,7 @@ pub fn reserve_region(size: u64) -> bool {
 fn start_mimalloc() -> bool {
     let first = !START.has_options.swap(true, Relaxed);
     if first {
-        // `page_of` reads the page map at any address, so all of it must be there
-        // and readable.
+        // `page_of` reads the page map at any address, so all of it must be there and readable.
         ffi::mi_option_set(ffi::PYHOST_PAGEMAP_COMMIT, 1);
         ffi::mi_option_set(ffi::PYHOST_MAX_VABITS, 0);
         retention::prepare();

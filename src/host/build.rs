@@ -151,8 +151,7 @@ fn link_unwinder() {
 /// The least size of a region, of `src/heap/bounded_heap/mod.rs`.
 const LEAST_REGION: u64 = 8 << 20;
 
-/// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain
-/// numbers.
+/// Hands the values that are to be baked in to `options/baked.rs`: checked, and as plain numbers.
 fn bake() {
     const OF_REGION: &str = "a size of at least 8M, such as 24M";
     for (variable, least, expected) in [

@@ -1,23 +1,19 @@
 //! The order of events: what the host does before, around and after the script.
 
-use crate::allocator::Allocator;
 use crate::check::{faults, leaks, stacks};
 use crate::cpython::{self, frames, layout::unsafe_caps, native_calls, objects::Gil, threads};
-use crate::descriptor::notice;
 use crate::error::{Error, Result};
-use crate::forks::Fork;
 use crate::ledger::{Account, LEDGER};
-use crate::libc_exports::idle_return;
 use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::{budgets, recycling, region};
 use crate::observe::report::{self, Ending, Facts};
 use crate::observe::{exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};
-use crate::python::hooks::domains;
 use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::{hooks, memray, module, numpy};
-use crate::{heap, process};
+use crate::{allocator::Allocator, descriptor::notice, forks::Fork, libc_exports::idle_return};
+use crate::{heap, process, python::hooks::domains};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};

@@ -1,10 +1,9 @@
 //! The host inside the Python that the user has: a library that the launcher preloads into an interpreter.
 //!
-//! It takes the place of the interpreter's `main` and runs the same host as the executable `pyhost`, on the
-//! C API that the interpreter, or its libpython, exports. The launcher names the interpreter in a variable
-//! ([`Handshake`]); in every other program the library stands aside, such as `env` of a script's `#!` line. Both
-//! the variable and the library's place in `LD_PRELOAD` are taken out of a hosted program's environment before
-//! anything else runs.
+//! It takes the place of the interpreter's `main` and runs the same host as the executable `pyhost`, on the C API that
+//! the interpreter, or its libpython, exports. The launcher names the interpreter in a variable ([`Handshake`]); in
+//! every other program the library stands aside, such as `env` of a script's `#!` line. Both the variable and the
+//! library's place in `LD_PRELOAD` are taken out of a hosted program's environment before anything else runs.
 
 #![allow(unsafe_code)]
 

@@ -7,11 +7,10 @@
 //! below it. The account's `bound` is the sum of what its cells published, so it is never below
 //! the sum of their live bytes; the peak is the highest value that the bound ever had.
 //!
-//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open, and what the other
-//! cells hold does not change meanwhile. The owner keeps its own highest live bytes (`top`); with
-//! the others' added it is the account's peak, to the byte. A thread that finds its cell closed
-//! takes the ownership over: it records the owner's top and closes its cell, whose thread cannot
-//! be booking since the caller holds the GIL.
+//! *Exact* (`mem` and `obj` under one GIL): one cell, the owner's, is open, and what the other cells hold does not
+//! change meanwhile. The owner keeps its own highest live bytes (`top`); with the others' added it is the account's
+//! peak, to the byte. A thread that finds its cell closed takes the ownership over: it records the owner's top and
+//! closes its cell, whose thread cannot be booking since the caller holds the GIL.
 //!
 //! A release never raises a bound: what is live falls, and a bound that rose above a ceiling would be
 //! taken for a peak that the ceiling did not allow.

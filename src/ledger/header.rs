@@ -265,9 +265,8 @@ impl Header {
         let length = length.min(self.argv_bytes.load(Relaxed) as usize);
         let count = self.argv_count.load(Relaxed) as usize;
         let words = room[..length].split(|&byte| byte == 0);
-        let mut words: Vec<String> = words
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        let mut words: Vec<String> = words.collect();
         words.truncate(count.min(words.len().saturating_sub(1)));
         words
     }
@@ -287,8 +286,7 @@ impl Header {
         command_line(words, &self.script.get())
     }
 
-    /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds
-    /// of `CLOCK_REALTIME`.
+    /// Says how the process stands: its state, the exit status or signal, and when, in nanoseconds of `CLOCK_REALTIME`.
     pub fn set_state(&self, state: ProcessState, status: i32, now: u64) {
         self.status.store(status, Relaxed);
         self.ended.store(now, Relaxed);

@@ -1,10 +1,9 @@
 //! The ledger: live, peak and total bytes and blocks of every account, exact at rest.
 //!
-//! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell
-//! carries an upper and a lower bound. While the thread's live bytes stay between them, the shared counters do not
-//! change. Only a booking that would cross a bound takes the slow path (`booking`), which publishes the new
-//! bound to the account and to the total. The published bytes are never below the live bytes, so the
-//! peaks taken from them are never low.
+//! Each thread books into a [`Slot`] of its own with plain loads and stores. A slot's cell carries an upper and a lower
+//! bound. While the thread's live bytes stay between them, the shared counters do not change. Only a booking that would
+//! cross a bound takes the slow path (`booking`), which publishes the new bound to the account and to the total. The
+//! published bytes are never below the live bytes, so the peaks taken from them are never low.
 //!
 //! `mem` and `obj` have exact peaks as long as one GIL serialises them: the thread that last
 //! booked keeps its highest, and the next thread takes over the ownership in the slow path. See `booking`.

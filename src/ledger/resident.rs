@@ -133,10 +133,9 @@ pub struct LargestChild {
 }
 
 impl LargestChild {
-    /// Judges the kernel's figure. A child that calls `exec` keeps, as its own highest, the size that
-    /// its parent had at the fork. So the figure is a child's own only if it is above the parent's
-    /// peak; by an eighth, since the kernel's counters are approximate (by 64 memory pages a
-    /// processor and more).
+    /// Judges the kernel's figure. A child that calls `exec` keeps, as its own highest, the size that its parent had at
+    /// the fork. So the figure is a child's own only if it is above the parent's peak; by an eighth, since the kernel's
+    /// counters are approximate (by 64 memory pages a processor and more).
     fn judge(figure: u64, earlier: u64, own_peak: u64) -> Self {
         let is_childs = figure > earlier && figure > own_peak + own_peak / 8;
         LargestChild {

@@ -59,8 +59,7 @@ pub struct Marks([u64; SLOTS + 1]);
 /// The allocations of all threads but one since a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// How many of them allocated, at least: one that took the slot of one that had ended is not
-    /// counted again.
+    /// How many of them allocated, at least: one that took the slot of one that had ended is not counted again.
     pub threads: u32,
     /// Blocks that they allocated.
     pub blocks: u64,
@@ -194,8 +193,7 @@ impl Ledger {
         others.map(Slot::blocks).sum::<u64>().wrapping_sub(maps)
     }
 
-    /// The allocations of all threads but the one of `own` since the marks. Threads beyond the last slot
-    /// count as one.
+    /// The allocations of all threads but the one of `own` since the marks. Threads beyond the last slot count as one.
     pub fn others_since(&self, marks: &Marks, own: &Slot) -> Others {
         let mut others = Others::default();
         for (mark, slot) in marks.0.iter().zip(self.used_slots()) {
@@ -209,8 +207,7 @@ impl Ledger {
     }
 }
 
-/// Takes a peak that other threads may be raising, keeps it among the earlier ones, and restarts it from
-/// `bound`.
+/// Takes a peak that other threads may be raising, keeps it among the earlier ones, and restarts it from `bound`.
 fn begin_anew(peak: &AtomicI64, earlier: &AtomicI64, bound: &AtomicI64, gils: &Gils) -> i64 {
     // First kept, then taken: a reader of both words finds it in at least one.
     raise(earlier, peak.load(Relaxed));

@@ -73,8 +73,7 @@ stored! {
 /// The upper bound of a closed cell: no booking stays below it.
 pub const CLOSED: i64 = i64::MIN;
 
-/// The slot of threads that have none: it sends every booking to the slow path and is never
-/// written.
+/// The slot of threads that have none: it sends every booking to the slow path and is never written.
 pub static UNCLAIMED: Slot = Slot {
     claimed: AtomicU32::new(1),
     cells: [const {
@@ -140,8 +139,7 @@ impl Slot {
         true
     }
 
-    /// The live bytes of this slot over all accounts of the total: negative if its threads freed what others
-    /// allocated.
+    /// The live bytes of this slot over all accounts of the total: negative if its threads freed what others allocated.
     pub fn live(&self) -> i64 {
         let live = |account: &Account| self.cell(*account).live.load(Relaxed);
         let in_total = Account::ALL.iter().filter(|it| it.is_in_total());

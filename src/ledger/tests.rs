@@ -17,8 +17,7 @@ static ONE_GIL: Gils = Gils {
 /// The most that a peak may be too high, a thread.
 const SLACK: i64 = 64 * 1024;
 
-/// How often a test repeats a step: `wanted` times, and 2000 times less under Miri, which is slower by about
-/// as much.
+/// How often a test repeats a step: `wanted` times, and 2000 times less under Miri, which is slower by about as much.
 const fn rounds(wanted: u64) -> u64 {
     match cfg!(miri) {
         true => wanted.div_ceil(2000),
@@ -260,9 +259,8 @@ fn many_threads_lose_nothing_and_no_peak_is_low_while_segments_end() {
             rest.for_each(|bytes| seen.release(ledger, slot, bytes));
             ledger.yield_slot(slot);
         };
-        let workers: Vec<_> = (0..threads)
-            .map(|seed| scope.spawn(move || worker(seed)))
-            .collect();
+        let workers = (0..threads).map(|seed| scope.spawn(move || worker(seed)));
+        let workers: Vec<_> = workers.collect();
         let ended = workers.into_iter().map(|worker| worker.join());
         let ended: Vec<_> = ended.collect();
         done.store(true, SeqCst);

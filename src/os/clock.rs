@@ -1,8 +1,9 @@
 //! Moments: nanoseconds of the system's clocks. Neither allocates nor locks.
 
 use crate::calls;
+use humantime::{format_rfc3339_seconds, parse_rfc3339};
 use std::fmt::{self, Display};
-use std::ops::Range;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The time of a clock in nanoseconds; 0 if the clock does not exist.
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
@@ -50,55 +51,20 @@ pub fn wait_until(patience: u64, pause: u64, mut is_so: impl FnMut() -> bool) ->
 #[derive(Clone, Copy, Debug)]
 pub struct Utc(pub u64);
 
-const DAY: u64 = 24 * 60 * 60;
-
 impl Utc {
     /// Reads the form that is shown, of years before 2262: signed numbers of 64 bits count no later nanosecond.
     pub fn of_text(text: &str) -> Option<Self> {
-        let number = |range: Range<usize>| text.get(range)?.parse::<u64>().ok();
-        let year = number(0..4).filter(|year| (1970..2262).contains(year))?;
-        let day = number(8..10).filter(|&day| day > 0)?;
-        let days = days(year, number(5..7)?, day);
-        let time = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
-        let moment = Utc((days * DAY + time) * 1_000_000_000);
-        // Whatever is shown otherwise, such as a 30th of February, was not of that form.
+        let since = parse_rfc3339(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+        let moment = Utc(i64::try_from(since.as_nanos()).ok()? as u64);
+        // Whatever is shown otherwise was not of that form.
         (moment.to_string() == text).then_some(moment)
     }
 }
 
 impl Display for Utc {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0 / 1_000_000_000;
-        let (year, month, day) = date(seconds / DAY);
-        let time = seconds % DAY;
-        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-        write!(
-            out,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
-        )
+        format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(self.0)).fmt(out)
     }
-}
-
-/// Days from 1970-01-01 to a date. In here years begin in March, so that a leap day is the last of its year.
-fn days(year: u64, month: u64, day: u64) -> u64 {
-    let (year, month) = match month {
-        3.. => (year, month - 3),
-        _ => (year - 1, month + 9),
-    };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    // From March on months have 31, 30, 31, 30 and 31 days, and then these again.
-    365 * year + leap_days + (153 * month + 2) / 5 + day - 719_469
-}
-
-/// Year, month and day of a day since 1970-01-01.
-fn date(day: u64) -> (u64, u64, u64) {
-    let mut year = 1970 + day / 366;
-    while days(year + 1, 1, 1) <= day {
-        year += 1;
-    }
-    let months = (2..=12).take_while(|&month| days(year, month, 1) <= day);
-    let month = months.last().unwrap_or(1);
-    (year, month, day - days(year, month, 1) + 1)
 }
 
 #[cfg(test)]

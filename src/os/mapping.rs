@@ -402,8 +402,7 @@ impl<T: FromZeros> Mapped<T> {
         })
     }
 
-    /// A list of `length` values, at least one, in memory of this process alone. Returns `None` if the kernel
-    /// refuses.
+    /// A list of `length` values, at least one, in memory of this process alone. Returns `None` if the kernel refuses.
     pub fn private(length: usize) -> Option<Mapped<T>> {
         let mapping = Mapping::private(length.checked_mul(size_of::<T>())?);
         Mapped::of(mapping, length)

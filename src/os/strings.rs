@@ -227,9 +227,8 @@ pub fn take_out(ProcessArguments(arguments): ProcessArguments<'_>, count: usize)
     let Some(first) = words().next().filter(|_| count > 0) else {
         return;
     };
-    let is_in_a_row = words()
-        .zip(words().skip(1))
-        .all(|(word, next)| word.end == next.start);
+    let mut pairs = words().zip(words().skip(1));
+    let is_in_a_row = pairs.all(|(word, next)| word.end == next.start);
     let (Some(last), Some(taken)) = (words().last(), words().nth(count)) else {
         return;
     };

@@ -1,9 +1,8 @@
 //! The directory of `--live`: what its files are called, and whether the process of one still runs.
 //!
-//! A file's name holds the boot, the pid namespace, the process id and the start time, since
-//! containers share directories and process ids come again. Within a pid namespace `/proc` shows
-//! whether the process runs; from another one the lock shows it that a host in a container holds on its
-//! file.
+//! A file's name holds the boot, the pid namespace, the process id and the start time, since containers share
+//! directories and process ids come again. Within a pid namespace `/proc` shows whether the process runs; from another
+//! one the lock shows it that a host in a container holds on its file.
 //!
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
@@ -125,8 +124,7 @@ pub fn start_if_it_runs(stat: &[u8]) -> Option<u64> {
     start_ticks(stat).filter(|_| !is_zombie(stat))
 }
 
-/// The start of a process in clock ticks, by its id in the caller's namespace. Returns `None` if no such
-/// process runs.
+/// The start of a process in clock ticks, by its id in the caller's namespace. Returns `None` if no such process runs.
 pub fn started(pid: i32) -> Option<u64> {
     start_if_it_runs(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -212,8 +210,7 @@ impl Here {
     }
 }
 
-/// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for
-/// locked.
+/// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for locked.
 fn is_locked(path: &Path) -> bool {
     let Ok(file) = crate::open(path) else {
         return true;
@@ -230,8 +227,7 @@ pub fn default_directory() -> PathBuf {
     }
 }
 
-/// Why a directory cannot hold the files of `--live`. Displays as the end of a line that begins with its
-/// name.
+/// Why a directory cannot hold the files of `--live`. Displays as the end of a line that begins with its name.
 #[derive(Debug)]
 pub enum Unfit {
     /// A resource is missing: the system's reason.
@@ -369,9 +365,8 @@ pub fn forget_baselines(folder: &Fd) {
     };
     let archive = Fd::folder_in(folder, c"killed").ok();
     file::each_name(&baselines, |name| {
-        let stem = str::from_utf8(name)
-            .ok()
-            .and_then(|name| name.split_once(REPORT));
+        let stem = str::from_utf8(name).ok();
+        let stem = stem.and_then(|name| name.split_once(REPORT));
         let file = stem.map(|(stem, _)| format!("{stem}{SUFFIX}"));
         let Some(file) = file.filter(|file| Identity::of_file_name(file).is_some()) else {
             return;

@@ -1,6 +1,5 @@
-//! The metrics of hosts in the format of Prometheus (OpenMetrics). The same renderer serves
-//! `--stats=openmetrics`, by which a host writes its own, and `pyhostctl serve`, which writes those of all
-//! running hosts.
+//! The metrics of hosts in the format of Prometheus (OpenMetrics). The same renderer serves `--stats=openmetrics`, by
+//! which a host writes its own, and `pyhostctl serve`, which writes those of all running hosts.
 //!
 //! The families are a table; [`write()`] walks it, and within a family the processes, since the samples
 //! of a family must stand together. A family without a sample is left out. Nothing here allocates,

@@ -75,9 +75,8 @@ mod tests {
             thread,
             ..Allocation::of(1, 0, Weight::new(1, 1, 1))
         };
-        let calls = calls
-            .iter()
-            .map(|(function, file)| Call::of(file, function, 1));
+        let calls = calls.iter();
+        let calls = calls.map(|(function, file)| Call::of(file, function, 1));
         samples.add_at(block, &calls.collect::<Vec<_>>());
         let site = samples.sites().next().unwrap();
         thread_name(&samples, site).to_string()

@@ -202,9 +202,8 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
 #[test]
 fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
     let mut samples = Samples::new(1, 9);
-    let deep: Vec<Call<'_>> = (1..=500)
-        .map(|line| call("deep.py", "again", line))
-        .collect();
+    let deep = (1..=500).map(|line| call("deep.py", "again", line));
+    let deep: Vec<Call<'_>> = deep.collect();
     for address in 0..100 {
         samples.add_at(block(address, 0, whole(10)), &deep[address % 2..]);
         samples.add_at(block(1000 + address, 1, whole(10)), &[]);

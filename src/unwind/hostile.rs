@@ -29,9 +29,8 @@ pub fn unwind(bytes: &[u8]) {
         return;
     }
     let _ = (object.build_id(), object.symbol(start + address));
-    let stack_words: Vec<u64> = (0..512)
-        .map(|word| (start + address + word % 7) as u64)
-        .collect();
+    let stack_words = (0..512).map(|word| (start + address + word % 7) as u64);
+    let stack_words: Vec<u64> = stack_words.collect();
     let mut registers = Registers::of_caller();
     for register in [RBP, RSP] {
         registers.set(register, stack_words.as_ptr().addr() as u64);

@@ -76,8 +76,7 @@ pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
     })
 }
 
-/// The object in a block of OBJ that starts at `start` and holds `size` bytes; None if it holds
-/// none.
+/// The object in a block of OBJ that starts at `start` and holds `size` bytes; None if it holds none.
 pub fn object_in(memory: &impl Memory, start: usize, size: usize) -> Option<Object> {
     let word = |address| memory.word(address);
     object_with(start, size, word, |address| kind_at(memory, address))

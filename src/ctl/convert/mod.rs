@@ -27,8 +27,7 @@ pub struct ConvertOptions {
     #[arg(long, value_name = "FORMAT")]
     pub to: Format,
 
-    /// The bytes that count: those live at the peak, those live when the report was made, or all that were
-    /// allocated
+    /// The bytes that count: those live at the peak, those live when the report was made, or all that were allocated
     #[arg(long, value_name = "VIEW", default_value = "at_peak")]
     pub view: View,
 

@@ -14,9 +14,8 @@ pub fn text(stacks: &Stacks, first: View) -> String {
     let others = View::ALL.into_iter();
     let others = others.filter(|view| *view != first && !stacks.of_view(*view).is_empty());
     let views = std::iter::once(first).chain(others);
-    let profiles: Vec<Value> = views
-        .map(|view| profile(stacks, view, &mut frames))
-        .collect();
+    let profiles = views.map(|view| profile(stacks, view, &mut frames));
+    let profiles: Vec<Value> = profiles.collect();
     let frames: Vec<Value> = frames.into_iter().map(shared).collect();
     let file = json!({
         "$schema": SCHEMA,

@@ -115,10 +115,8 @@ impl<'a> LineChanges<'a> {
             };
             let [a, b, error] = [change.a, change.b, change.error].map(bytes);
             let (difference, subject) = (signed(change.bytes()), change.subject);
-            let _ = writeln!(
-                text,
-                "{dim}{mark}{a:>18}{b:>11}{difference:>12}{error:>12}  {subject}{end}"
-            );
+            let figures = format!("{a:>18}{b:>11}{difference:>12}{error:>12}");
+            let _ = writeln!(text, "{dim}{mark}{figures}  {subject}{end}");
         }
         let ([change, error], [within, _]) = (self.sum(&self.changes), self.sum(&self.within));
         let (others, count) = (self.within.len(), self.changes.len());
@@ -142,10 +140,8 @@ impl<'a> LineChanges<'a> {
         };
         if self.left_out != [0, 0] {
             let [a, b] = self.left_out.map(bytes);
-            let _ = writeln!(
-                text,
-                "        stacks that the reports leave out: {a} in A, {b} in B"
-            );
+            let gone = "stacks that the reports leave out";
+            let _ = writeln!(text, "        {gone}: {a} in A, {b} in B");
         }
         text
     }

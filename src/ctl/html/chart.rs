@@ -11,8 +11,7 @@ use maud::{Markup, html};
 use pyhost_ledger::REPORTED;
 use std::fmt::Write;
 
-/// The class of the style sheet that colours an account; one that is not known there has one for
-/// all such.
+/// The class of the style sheet that colours an account; one that is not known there has one for all such.
 pub fn account_class(name: &str) -> &'static str {
     let mut known = REPORTED.iter().map(|account| account.name());
     known.find(|known| *known == name).unwrap_or("other")
@@ -201,8 +200,7 @@ impl Plane {
         self.left + (part * f64::from(self.right - self.left)).round() as i32
     }
 
-    /// A point above the plane is moved to its edge: if samples were left out, the foot of a cap
-    /// may be too high.
+    /// A point above the plane is moved to its edge: if samples were left out, the foot of a cap may be too high.
     fn y(&self, bytes: f64) -> i32 {
         let part = (bytes / self.most).min(1.0);
         self.bottom - (part * f64::from(self.bottom - self.top)).round() as i32
@@ -234,8 +232,7 @@ fn step(length: f64, most: usize) -> (f64, usize) {
     }
 }
 
-/// The ticks of an axis from 0 to `end`, with their labels in units of which `scale` make one of the
-/// axis's.
+/// The ticks of an axis from 0 to `end`, with their labels in units of which `scale` make one of the axis's.
 fn ticks(end: f64, scale: f64, unit: &str, most: usize) -> Vec<(f64, String)> {
     let (step, digits) = step(end * scale, most);
     let count = (end * scale / step + 1e-9) as usize;

@@ -1,5 +1,4 @@
-//! Pieces of markup that several sections use: figures with their exact value, bars, tables in boxes
-//! of their own.
+//! Pieces of markup that several sections use: figures with their exact value, bars, tables in boxes of their own.
 
 use super::text;
 use maud::{Markup, Render, html};

@@ -40,8 +40,7 @@ pub struct HtmlOptions {
     #[arg(long, value_name = "OTHER")]
     pub baseline: Option<String>,
 
-    /// Where the page goes, `-` for stdout [default: beside a report in a file, with .html; else
-    /// stdout]
+    /// Where the page goes, `-` for stdout [default: beside a report in a file, with .html; else stdout]
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 

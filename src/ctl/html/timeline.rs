@@ -146,9 +146,8 @@ impl Timeline {
         })
     }
 
-    /// Some of the samples, for a picture and a table of bounded size: of each of `stretches` equal
-    /// parts of the time the first, the one with the highest total and the one with the highest
-    /// resident size, so that no peak is lost.
+    /// Some of the samples, for a picture and a table of bounded size: of each of `stretches` equal parts of the time
+    /// the first, the one with the highest total and the one with the highest resident size, so that no peak is lost.
     pub fn thinned(&self, stretches: usize) -> Vec<&Sample> {
         if self.samples.len() <= stretches {
             return self.samples.iter().collect();

@@ -33,11 +33,10 @@ pub fn text(watched: &Watched, verdict: &Verdict) -> String {
     }
     if verdict.rising.is_empty() {
         let least = bytes(least_rate(watched));
-        let _ = write!(
-            text,
-            "no line rises all the time. In {seconds:.0} s a leak is found from {least} an hour on; "
+        text += &format!(
+            "no line rises all the time. In {seconds:.0} s a leak is found from {least} an hour on; \
+             a longer --for finds a slower one\n"
         );
-        text += "a longer --for finds a slower one\n";
         if let Some(line) = &verdict.largest_other {
             text += "the line that has grown most, by chance or too short a time to tell:\n";
             rows(&mut text, watched, std::slice::from_ref(line));

@@ -40,9 +40,8 @@ pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failu
         None => "takes no more samples; those until now can be read".to_owned(),
     };
     let header = Record::read(&path);
-    let unwritten = header
-        .ok()
-        .and_then(|header| unwritten_samples(header.header()));
+    let unwritten = header.ok();
+    let unwritten = unwritten.and_then(|header| unwritten_samples(header.header()));
     let done = match unwritten.filter(|_| start.is_some()) {
         Some(why) => format!("{done}, which cannot be read: {why}"),
         None => done,

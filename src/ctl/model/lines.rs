@@ -94,9 +94,8 @@ impl SampledLines {
         let mut json = Json::new(&mut text);
         let described = describe_samples(samples, &mut json);
         json.finish();
-        let lines = described
-            .ok()
-            .and_then(|()| serde_json::from_str(&text).ok());
+        let lines = described.ok();
+        let lines = lines.and_then(|()| serde_json::from_str(&text).ok());
         lines.unwrap_or_default()
     }
 }

@@ -1,9 +1,8 @@
 //! The connections: one thread for each, and a time limit for each step.
 //!
-//! A client can do no harm but to its own connection: a request must arrive within [`REQUEST_TIME`],
-//! however slowly its bytes drip, and a response must be taken within [`RESPONSE_TIME`]. If
-//! [`MOST`] connections are open, a new one replaces the oldest. Each connection serves one request,
-//! so nothing is left over between two.
+//! A client can do no harm but to its own connection: a request must arrive within [`REQUEST_TIME`], however slowly its
+//! bytes drip, and a response must be taken within [`RESPONSE_TIME`]. If [`MOST`] connections are open, a new one
+//! replaces the oldest. Each connection serves one request, so nothing is left over between two.
 
 use super::{request::Request, response::Response};
 use std::io::{self, ErrorKind, Read, Write};
@@ -88,8 +87,7 @@ pub fn serve(listener: &TcpListener, answer: Answer<'_>) -> ! {
     })
 }
 
-/// Starts the thread of a connection. Returns `None`, and drops the connection, if the system has no
-/// thread left.
+/// Starts the thread of a connection. Returns `None`, and drops the connection, if the system has no thread left.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     stream: TcpStream,

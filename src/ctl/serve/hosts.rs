@@ -13,9 +13,8 @@ pub fn metrics_of(found: &Found, form: Form) -> String {
     let texts: Vec<_> = hosts.map(|host| texts(host.record.header())).collect();
     let namespace = directory::pid_namespace();
     let hosts = found.hosts.iter().zip(&texts);
-    let mut processes: Vec<Process<'_>> = hosts
-        .map(|(host, texts)| process(host, texts, namespace))
-        .collect();
+    let processes = hosts.map(|(host, texts)| process(host, texts, namespace));
+    let mut processes: Vec<Process<'_>> = processes.collect();
     processes.sort_by_key(|process| process.pid);
     let machine = Machine {
         hosts: found.hosts.len() as u64,
@@ -39,8 +38,7 @@ fn texts(header: &Header) -> (String, [String; ABOUT.len()]) {
     (header.script.get(), about.map(|text| text.get()))
 }
 
-/// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are
-/// labelled with theirs.
+/// A host as the metrics see it. `namespace` is this process's pid namespace: hosts of others are labelled with theirs.
 fn process<'a>(
     host: &'a FoundHost,
     (command, about): &'a (String, [String; ABOUT.len()]),

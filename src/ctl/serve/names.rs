@@ -1,9 +1,8 @@
 //! Which `Host` headers are answered.
 //!
-//! A page of any origin can make a browser ask a server of its user's machine or network: its name is
-//! made to lead to that address (DNS rebinding). The browser then sends the page's own name, so a
-//! request is answered only if the name is one that the server is known by. An address cannot be
-//! made to lead elsewhere.
+//! A page of any origin can make a browser ask a server of its user's machine or network: its name is made to lead to
+//! that address (DNS rebinding). The browser then sends the page's own name, so a request is answered only if the name
+//! is one that the server is known by. An address cannot be made to lead elsewhere.
 
 use std::net::IpAddr;
 
@@ -37,8 +36,7 @@ impl Names {
         }
     }
 
-    /// Whether a request with this `Host` header is answered. One without the header is: browsers
-    /// always send it.
+    /// Whether a request with this `Host` header is answered. One without the header is: browsers always send it.
     pub fn admit(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };
         if self.takes_all {

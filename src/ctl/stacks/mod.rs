@@ -94,11 +94,10 @@ impl Stacks {
     /// What is part of each view's total.
     pub fn in_total(mut self) -> Self {
         for site in &mut self.sites {
-            for view in View::ALL
-                .into_iter()
-                .filter(|view| !view.has(&site.account))
-            {
-                site.amounts[view as usize] = Amount::default();
+            for view in View::ALL {
+                if !view.has(&site.account) {
+                    site.amounts[view as usize] = Amount::default();
+                }
             }
         }
         let is_empty = |site: &Site| site.amounts.iter().all(|it| it.bytes == 0);

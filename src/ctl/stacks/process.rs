@@ -119,9 +119,8 @@ mod tests {
     /// same for all.
     fn add(samples: &mut Samples, address: usize, bytes: usize, line: u32, deep: usize) {
         let lines = (0..deep as u32).map(|caller| if caller == 0 { line } else { caller * 10_000 });
-        let calls: Vec<Call> = lines
-            .map(|line| Call::of("/job.py", "work", line))
-            .collect();
+        let calls = lines.map(|line| Call::of("/job.py", "work", line));
+        let calls: Vec<Call> = calls.collect();
         let block = Allocation::of(address, Account::Obj as u8, Weight::new(bytes, bytes, 1));
         assert_eq!(samples.add_at(block, &calls), Added::New);
     }

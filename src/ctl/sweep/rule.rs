@@ -171,10 +171,8 @@ mod tests {
         ] {
             let range: Range = text.parse().unwrap();
             assert_eq!(range.runs(requests), runs, "{text} {requests}");
-            let failing = range
-                .numbers()
-                .take_while(|&number| number <= requests)
-                .count();
+            let failing = range.numbers().take_while(|number| *number <= requests);
+            let failing = failing.count();
             let passing = range.numbers().nth(failing).is_some();
             let made = (failing + usize::from(passing)) as u64;
             assert_eq!(made, runs, "{text} {requests}");

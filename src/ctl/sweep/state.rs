@@ -43,9 +43,8 @@ impl State {
         options.read(true).append(true);
         let made = options.clone().create_new(true).open(path);
         let is_made = made.is_ok();
-        let mut file = made
-            .or_else(|_| options.create(true).open(path))
-            .map_err(cannot)?;
+        let file = made.or_else(|_| options.create(true).open(path));
+        let mut file = file.map_err(cannot)?;
         if !file.metadata().map_err(cannot)?.is_file() {
             return Err(refuse(
                 "is not a regular file; expected a new one".to_owned(),

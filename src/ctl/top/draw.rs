@@ -1,8 +1,7 @@
 //! Draws the state into a frame of any size: the list with the selected host's accounts below it, one
 //! watched process, or the keys.
 //!
-//! Colours are left out if `NO_COLOR` is set; titles, the selected line and alarms differ without
-//! them too.
+//! Colours are left out if `NO_COLOR` is set; titles, the selected line and alarms differ without them too.
 
 use super::columns::{TITLE, ViewPart};
 use super::{state::View, tables};

@@ -141,9 +141,8 @@ fn list(directory: &Path) -> Result<(), Failure> {
     // As wide as the terminal; all for a program that reads it.
     let is_terminal = std::io::stdout().is_terminal();
     let columns = is_terminal.then(crossterm::terminal::size);
-    let columns = columns
-        .and_then(|size| size.ok())
-        .map(|(columns, _)| usize::from(columns));
+    let columns = columns.and_then(|size| size.ok());
+    let columns = columns.map(|(columns, _)| usize::from(columns));
     let hosts = find::running(directory)?.hosts;
     let lengths = hosts.iter().map(|host| host.name.to_string().len());
     let wide = lengths.max().unwrap_or(0).max(8);

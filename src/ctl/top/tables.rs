@@ -1,7 +1,6 @@
 //! The tables and texts that `top` shows: the hosts, a host's accounts, the keys.
 //!
-//! Texts of the hosts are made plain here, so that no name that a script gives itself steers the
-//! terminal.
+//! Texts of the hosts are made plain here, so that no name that a script gives itself steers the terminal.
 
 use super::columns::{Column, TITLE, ViewPart, left, right, table};
 use super::sample::{Rates, SampledHost, Use};

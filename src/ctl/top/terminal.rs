@@ -121,8 +121,7 @@ impl Keys {
             let Event::Key(pressed) = event::read()? else {
                 continue;
             };
-            // Escape before another key is the start of a sequence that came in two pieces: neither
-            // of them is a key.
+            // Escape before another key is the start of a sequence that came in two pieces: neither of them is a key.
             match std::mem::take(&mut self.escaped) {
                 true => {}
                 false if pressed.code == KeyCode::Esc => self.escaped = true,
@@ -153,9 +152,8 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// cannot be opened: it belongs to another user, for instance after `su`.
 fn never_block_input() {
     let mut options = OpenOptions::new();
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let options = options.read(true);
+    let options = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     if let Ok(terminal) = options.open("/proc/self/fd/0") {
         file::become_input(&terminal);
     }

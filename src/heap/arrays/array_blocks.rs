@@ -1,10 +1,9 @@
 //! Blocks for array data: aligned, in the `numpy` heap, without a header.
 //!
-//! mimalloc's pages begin on a multiple of 64 KiB with their first or second block, and the sizes
-//! of its blocks above four alignments are multiples of the alignment: a request that is rounded
-//! up to a multiple of the alignment is met by an aligned block, without a header and by the
-//! inlined path. If a page begins otherwise (memory straight from the system), mimalloc's own
-//! aligned allocation serves, which marks the page.
+//! mimalloc's pages begin on a multiple of 64 KiB with their first or second block, and the sizes of its blocks above
+//! four alignments are multiples of the alignment: a request that is rounded up to a multiple of the alignment is met
+//! by an aligned block, without a header and by the inlined path. If a page begins otherwise (memory straight from the
+//! system), mimalloc's own aligned allocation serves, which marks the page.
 //!
 //! All functions may be called from any thread, without the GIL. Failure is null.
 
@@ -25,9 +24,8 @@ use std::{hint::assert_unchecked, ptr::null_mut};
 /// The largest alignment; mimalloc's pages begin on multiples of it.
 pub const MAX_ALIGNMENT: usize = 4096;
 
-/// From this size on, memory that is not known to be zero is given back to the system instead of
-/// being written: a large array of zeros takes no memory until it is used, as with `calloc` of
-/// libc.
+/// From this size on, memory that is not known to be zero is given back to the system instead of being written: a large
+/// array of zeros takes no memory until it is used, as with `calloc` of libc.
 const LAZY_ZERO: usize = 1 << 20;
 
 /// The alignment less one.
@@ -147,8 +145,7 @@ fn aligned_block(theap: *mut Theap, size: usize, zero: bool) -> *mut u8 {
     }
 }
 
-/// Makes a block read as zeros; a large one without touching its whole pages, if the system
-/// can.
+/// Makes a block read as zeros; a large one without touching its whole pages, if the system can.
 ///
 /// # Safety
 /// As for [`give_pages_back`].

@@ -54,8 +54,7 @@ pub fn set_node(node: u32) {
     STATE.node.store(node, Relaxed);
 }
 
-/// Applies what was chosen to a run of memory that is taken into use. What the system refuses is
-/// left.
+/// Applies what was chosen to a run of memory that is taken into use. What the system refuses is left.
 pub fn place(start: *mut u8, size: usize) {
     let advise = size >= STATE.advised_from.load(Relaxed);
     let node = STATE.node.load(Relaxed);

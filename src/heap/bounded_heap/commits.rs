@@ -1,9 +1,8 @@
 //! The committed part of the region, and whether more may be committed: plain arithmetic, no system call.
 //!
-//! mimalloc commits and gives back whole slices. It asks again for slices that it has, and gives
-//! back slices that it has not, so each slice has a bit, and only a bit that changes is counted.
-//! With huge pages the kernel backs a block of slices at a time: then a block counts in full from
-//! its first slice to its last.
+//! mimalloc commits and gives back whole slices. It asks again for slices that it has, and gives back slices that it
+//! has not, so each slice has a bit, and only a bit that changes is counted. With huge pages the kernel backs a block
+//! of slices at a time: then a block counts in full from its first slice to its last.
 
 pub use crate::mimalloc::pages::SLICE;
 use pyhost_os::mapping::page_size;
@@ -164,9 +163,8 @@ impl Commits {
         }
     }
 
-    /// Gives the slices back. `forget` is told each run of slices whose memory is to go, whether
-    /// or not all of it was committed, and says whether it went; what did not stays committed.
-    /// False if any stayed.
+    /// Gives the slices back. `forget` is told each run of slices whose memory is to go, whether or not all of it was
+    /// committed, and says whether it went; what did not stays committed. False if any stayed.
     pub fn release(
         &mut self,
         slices: Range<usize>,

@@ -1,11 +1,10 @@
 //! The bounded heap of `--region`: one range of addresses in which every page of mimalloc's lies,
 //! and a sum of what is committed of it that never passes the region's size.
 //!
-//! The range is longer than the size, since mimalloc wants whole runs of addresses and takes no
-//! arena of less than 32 MiB. All of it is without access at first. mimalloc asks [`commit`]
-//! before it uses a slice, and gives slices back through it; what is committed is readable and
-//! writable, the rest is not, so nothing but what is counted can become resident. A commit that
-//! does not fit is refused, and the request that needed it gets null.
+//! The range is longer than the size, since mimalloc wants whole runs of addresses and takes no arena of less than 32
+//! MiB. All of it is without access at first. mimalloc asks [`commit`] before it uses a slice, and gives slices back
+//! through it; what is committed is readable and writable, the rest is not, so nothing but what is counted can become
+//! resident. A commit that does not fit is refused, and the request that needed it gets null.
 //!
 //! [`reserve`] comes before mimalloc's first request (see `options/early.rs`), so what libraries
 //! allocate before `main` lies in the region like all else. mimalloc is told to take no memory
@@ -311,15 +310,13 @@ pub fn thread_ends() {
     }
 }
 
-/// In a forked child, which has no other threads: nobody waits for room, and the region is not locked
-/// in memory.
+/// In a forked child, which has no other threads: nobody waits for room, and the region is not locked in memory.
 pub fn forked() {
     promises().forget();
     backing::forked();
 }
 
-/// Whether a thread may get its part of a heap: mimalloc would take it from the system if the
-/// region is full.
+/// Whether a thread may get its part of a heap: mimalloc would take it from the system if the region is full.
 pub(crate) fn has_room_for_a_thread() -> bool {
     STATE.size.load(Relaxed) == 0
         || STATE.committed.load(Relaxed) + THREAD_ROOM <= STATE.size.load(Relaxed)
@@ -503,9 +500,8 @@ unsafe extern "C" fn on_commit(
     committed.is_some()
 }
 
-/// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's
-/// `--wrap`: when mimalloc extends a page into the next slice, it does not ask the function that
-/// it was given but calls this.
+/// `mprotect` as the executable's own objects call it, mimalloc among them, by the linker's `--wrap`: when mimalloc
+/// extends a page into the next slice, it does not ask the function that it was given but calls this.
 ///
 /// # Safety
 /// As mprotect(2).

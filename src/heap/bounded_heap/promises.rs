@@ -105,8 +105,7 @@ impl Promises {
         self.set(THREAD.with(|thread| thread.given.take()), 0);
     }
 
-    /// Keeps room for a thread that the calling one makes; a name of nothing if too many are made at
-    /// once.
+    /// Keeps room for a thread that the calling one makes; a name of nothing if too many are made at once.
     pub fn keep(&mut self) -> Name {
         self.latest += 1;
         let name = match self.all.iter().position(|(_, left)| *left == 0) {

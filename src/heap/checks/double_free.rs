@@ -98,9 +98,8 @@ pub fn remember_emptied(page: &Page) {
     place.start.store(!start, Relaxed);
     place.length.store(length, Relaxed);
     STATE.lowest.fetch_min(start >> ffi::SLICE_SHIFT, Relaxed);
-    STATE
-        .highest
-        .fetch_max((start + length) >> ffi::SLICE_SHIFT, Relaxed);
+    let highest = (start + length) >> ffi::SLICE_SHIFT;
+    STATE.highest.fetch_max(highest, Relaxed);
 }
 
 /// Ends the process if `pointer`, which lies in no page now, lay in one: the block is freed twice. What

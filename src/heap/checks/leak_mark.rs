@@ -16,8 +16,7 @@ use std::{ptr::null_mut, sync::atomic::AtomicU64};
 /// The latest guarded block of before the mark.
 static GUARDED_BEFORE: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the mark, for `native` too if asked. Once, while the process has one thread. False
-/// if mimalloc gives no heap.
+/// Sets the mark, for `native` too if asked. Once, while the process has one thread. False if mimalloc gives no heap.
 pub fn set(native: bool) -> bool {
     let state = state();
     let _inside = gate::enter(state.slot(), thread_id());

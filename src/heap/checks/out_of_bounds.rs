@@ -73,11 +73,10 @@ impl fmt::Display for OutOfBounds {
     }
 }
 
-/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it. `byte`
-/// reads a byte of the block.
-/// `are_laid`: the hooks themselves have the block, to free or resize it. Otherwise the block may have no pads: a table beneath
-/// the hooks was called, or the hooks have just begun. Then a block of which size or letter is wrong counts only if the rest
-/// of its head is whole.
+/// Bytes that were overwritten in the pads of CPython's debug hooks, which begin a block of `size` bytes and end it.
+/// `byte` reads a byte of the block. `are_laid`: the hooks themselves have the block, to free or resize it. Otherwise
+/// the block may have no pads: a table beneath the hooks was called, or the hooks have just begun. Then a block of
+/// which size or letter is wrong counts only if the rest of its head is whole.
 pub fn damage_of_hooks(
     size: usize,
     are_laid: bool,

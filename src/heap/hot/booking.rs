@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 pyhost_os::state! {
     /// What the slow paths ask before they book.
     static STATE: Booking {
-        /// The largest request that is tried. mimalloc asks the kernel without a promise of memory
-        /// (`MAP_NORESERVE`), so that the kernel would grant addresses that it can never back, while libc's
-        /// malloc fails.
+        /// The largest request that is tried. mimalloc asks the kernel without a promise of memory (`MAP_NORESERVE`),
+        /// so that the kernel would grant addresses that it can never back, while libc's malloc fails.
         largest: AtomicUsize = AtomicUsize::new(usize::MAX),
         /// Whether the layer above has anything to look at.
         attention: AtomicBool = AtomicBool::new(false),

@@ -5,14 +5,11 @@
 use super::booking::release_block;
 use super::own_page::{NativeBlock, link, push};
 use crate::checks::{checked_blocks, double_free};
-use crate::ledger::Account;
 use crate::mimalloc::ffi::{self, Page};
 use crate::mimalloc::{gate, pages::page_of};
-use crate::peak_watch;
-use crate::sizes::big_blocks;
-use crate::system_memory::retention;
+use crate::sampling;
 use crate::threads::thread_state::{state, thread_id};
-use crate::{NATIVE, sampling};
+use crate::{NATIVE, ledger::Account, peak_watch, sizes::big_blocks, system_memory::retention};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Frees a block of account `A`, or of any other account, off which it then goes. Returns false

@@ -2,12 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use crate::NATIVE;
-use crate::checks::double_free;
 use crate::mimalloc::ffi::{self, Block, Page, Theap};
 use crate::mimalloc::{gate, heaps::HEAPS, pages::live_page};
-use crate::system_memory::retention;
 use crate::threads::thread_state::{ThreadState, state, thread_id};
+use crate::{NATIVE, checks::double_free, system_memory::retention};
 use std::{cell::Cell, ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 /// The least block of `native`: a link and a mark.

@@ -5,17 +5,13 @@
 use super::allocate::{allocate, allocate_growing};
 use super::free::{check_live, free, push_or_free};
 use super::{booking, own_page::NativeBlock, resize};
-use crate::arrays::array_blocks;
-use crate::checks::checked_requests::NATURAL_ALIGNMENT;
 use crate::checks::{checked_blocks, checked_requests, double_free, guards};
-use crate::ledger::Account;
 use crate::mimalloc::{heaps::HEAPS, pages::live_page};
-use crate::system_memory::mremap_grow;
-use crate::{NATIVE, Reallocated, usable_size};
+use crate::{NATIVE, Reallocated, system_memory::mremap_grow, usable_size};
+use crate::{arrays::array_blocks, checks::checked_requests::NATURAL_ALIGNMENT, ledger::Account};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept
-/// as a block.
+/// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept as a block.
 ///
 /// # Safety
 /// As for [`free`].

@@ -1,5 +1,4 @@
-//! The few mimalloc functions that are called, and mirrors of the two structures that the hot
-//! path reads.
+//! The few mimalloc functions that are called, and mirrors of the two structures that the hot path reads.
 //!
 //! The `mimalloc` crate keeps its bindings private and offers neither heaps nor pages, so they
 //! are declared here, after `mimalloc.h`, `mimalloc/types.h` and `mimalloc/internal.h` of
@@ -37,8 +36,7 @@ impl<T: Copy> Owners<T> {
     }
 }
 
-/// A run of blocks of one size, owned by one thread (`mi_page_t`). What has no cell is constant while a block
-/// lives.
+/// A run of blocks of one size, owned by one thread (`mi_page_t`). What has no cell is constant while a block lives.
 #[repr(C)]
 pub struct Page {
     /// Owner's thread pointer, with two flag bits; equal to [`crate::threads::thread_state::thread_id`] only when the calling
@@ -109,8 +107,7 @@ pub struct Heap {
     _opaque: [u8; 0],
 }
 
-/// Asked to commit memory of an arena, or told to give it back; returns whether that was done
-/// (`mi_commit_fun_t`).
+/// Asked to commit memory of an arena, or told to give it back; returns whether that was done (`mi_commit_fun_t`).
 pub type CommitFunction = unsafe extern "C" fn(
     commit: bool,
     start: *mut c_void,

@@ -1,10 +1,9 @@
 //! The gate in front of mimalloc's slow paths, closed while the process forks.
 //!
-//! mimalloc has no fork handlers on Linux: a thread that holds one of its locks, or one of the
-//! bits of its bitmaps, at the moment of a fork leaves them held for ever in the child. So each
-//! thread marks itself busy in its ledger slot while it is inside; the forking thread closes the
-//! gate and waits until nobody is. What runs without the mark, the pop from and the push to a
-//! page of the thread's own, leaves at worst a block that nobody uses.
+//! mimalloc has no fork handlers on Linux: a thread that holds one of its locks, or one of the bits of its bitmaps, at
+//! the moment of a fork leaves them held for ever in the child. So each thread marks itself busy in its ledger slot
+//! while it is inside; the forking thread closes the gate and waits until nobody is. What runs without the mark, the
+//! pop from and the push to a page of the thread's own, leaves at worst a block that nobody uses.
 //!
 //! The gate is closed by a handler of `pthread_atfork`, which libc runs before it takes stdio's
 //! list lock; libc's own functions do not allocate while they hold that lock.
@@ -38,9 +37,8 @@ const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Asks the kernel for cheap barriers. Once, while the process has one thread.
 pub fn register() {
-    STATE
-        .membarrier
-        .store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed);
+    let membarrier = membarrier(REGISTER_PRIVATE_EXPEDITED);
+    STATE.membarrier.store(membarrier, Relaxed);
 }
 
 /// Returns once every running thread of the process has passed a memory barrier.

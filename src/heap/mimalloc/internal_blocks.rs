@@ -1,9 +1,8 @@
 //! mimalloc's own blocks: what it keeps for itself lies in the main heap, among the blocks of `native`,
 //! and the ledger does not count it. A look at the heaps must leave it out to agree with the ledger.
 //!
-//! mimalloc has a list of most of these blocks. Two kinds are in no list: a table for each thread that
-//! allocates from more than one heap, counted here as threads begin and end, and one bitmap, measured
-//! where it is made.
+//! mimalloc has a list of most of these blocks. Two kinds are in no list: a table for each thread that allocates from
+//! more than one heap, counted here as threads begin and end, and one bitmap, measured where it is made.
 
 use crate::mimalloc::ffi::{self, Heap};
 use crate::{alone, ledger::Account, mimalloc::gate::Closed, mimalloc::pages};
@@ -34,9 +33,8 @@ pub fn first_heap() -> *mut Heap {
     let grown = alone(live_in_main_heap).saturating_sub(before) as usize;
     let description = alone(|closed| pages::holding(closed, heap.addr()));
     let description = description.map_or(0, |page| page.block_bytes as usize);
-    STATE
-        .bitmap
-        .store(grown.saturating_sub(description), Relaxed);
+    let bitmap = grown.saturating_sub(description);
+    STATE.bitmap.store(bitmap, Relaxed);
     heap
 }
 

@@ -1,9 +1,8 @@
 //! The live blocks of a heap, found by its pages' lists of free blocks.
 //!
-//! mimalloc's own walk follows the lists as they are, and never ends if a block was freed twice: then
-//! the list leads back to itself. Here no list is followed further than the page has blocks, and no link
-//! out of the page. What such a page has live cannot be known, so all of it that is not known to be
-//! free is given, and the caller is told so.
+//! mimalloc's own walk follows the lists as they are, and never ends if a block was freed twice: then the list leads
+//! back to itself. Here no list is followed further than the page has blocks, and no link out of the page. What such a
+//! page has live cannot be known, so all of it that is not known to be free is given, and the caller is told so.
 //!
 //! Nothing is written, allocated or locked.
 
@@ -23,8 +22,7 @@ impl Free {
         self.bits[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Notes the blocks of a list of the page; false if it leads back to itself or out of the page's
-    /// `made` blocks.
+    /// Notes the blocks of a list of the page; false if it leads back to itself or out of the page's `made` blocks.
     fn add(&mut self, mut block: *const Block, page: &Page, made: usize) -> bool {
         let (first, size) = (page.page_start.addr(), page.block_size);
         while !block.is_null() {
@@ -59,10 +57,9 @@ impl<'a> LiveBlock<'a> {
     }
 }
 
-/// Calls `visitor` for each live block of `heap`, null for the main one, and `broken` with the size of the
-/// blocks of each page whose lists are not whole: a block of it was freed twice, or written to after
-/// it was freed.
-/// Right only while no thread allocates or frees in the heap, `visitor` neither.
+/// Calls `visitor` for each live block of `heap`, null for the main one, and `broken` with the size of the blocks of
+/// each page whose lists are not whole: a block of it was freed twice, or written to after it was freed. Right only
+/// while no thread allocates or frees in the heap, `visitor` neither.
 pub(crate) fn visit(
     closed: &Closed,
     heap: *mut Heap,

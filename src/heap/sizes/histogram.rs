@@ -83,8 +83,7 @@ impl Classes {
         known.capacity_bytes += class.capacity_bytes;
     }
 
-    /// Takes a block of `bytes` out of the live ones of a class, and `capacity_bytes` out of what the class
-    /// holds.
+    /// Takes a block of `bytes` out of the live ones of a class, and `capacity_bytes` out of what the class holds.
     fn remove(&mut self, block_bytes: u64, bytes: u64, capacity_bytes: u64) {
         if let Ok(place) = self.place_of(block_bytes) {
             let known = &mut self.entries[place];

@@ -58,9 +58,8 @@ pub fn look() {
 /// The heaps keep below a limit from here on. What the arenas have free is unmapped. Returns false if they did so before.
 fn follow(limit: u64) -> bool {
     let longest = usize::BITS << ffi::SLICE_SHIFT; // what mimalloc gives back at a time: a word of its bitmap
-    STATE
-        .least_run
-        .store((limit / MOST_RUNS).min(longest.into()) as usize, Relaxed);
+    let least_run = (limit / MOST_RUNS).min(longest.into()) as usize;
+    STATE.least_run.store(least_run, Relaxed);
     if STATE.is_on.swap(true, Relaxed) {
         return false;
     }

@@ -153,9 +153,8 @@ pub(crate) fn took(bytes: usize) {
         return;
     }
     let is_much = free > used / 64;
-    STATE
-        .highest
-        .fetch_max(if is_much { used } else { used + free }, Relaxed);
+    let highest = if is_much { used } else { used + free };
+    STATE.highest.fetch_max(highest, Relaxed);
     if is_much {
         ffi::pyhost_purge(used + free - highest.max(used));
     }
@@ -239,8 +238,7 @@ pub(crate) fn is_look_due() -> bool {
     is_due
 }
 
-/// Gives nothing back any more: the process is about to end, and all its memory with it. Any
-/// thread.
+/// Gives nothing back any more: the process is about to end, and all its memory with it. Any thread.
 pub fn keep_everything() {
     ffi::mi_option_set(ffi::PYHOST_PURGE_DELAY, -1);
     STATE.debt.store(NEVER, Relaxed);
@@ -257,8 +255,7 @@ fn ask_for_huge_pages() {
 /// 32 bits. If the system refuses, nothing changes.
 fn reserve_huge_pages() {
     const SIZE: usize = if ffi::IS_64_BIT { 1 << 30 } else { 64 << 20 };
-    /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of
-    /// 2 MiB.
+    /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of 2 MiB.
     const ALIGNMENT: usize = 1 << 21;
     let wish = leak_check_addresses::wish(SIZE + ALIGNMENT).unwrap_or(0);
     let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) else {

@@ -195,8 +195,7 @@ unsafe fn give_one_back(block: PoolBlock, charged: usize) {
     }
 }
 
-/// The statistics of the pool. Returns `None` if another thread has the lock, or this one below a signal
-/// handler.
+/// The statistics of the pool. Returns `None` if another thread has the lock, or this one below a signal handler.
 pub fn statistics() -> Option<Statistics> {
     POOL.try_lock().ok().map(|pool| pool.statistics())
 }

@@ -18,8 +18,7 @@ pyhost_os::state! {
         bfc: Mutex<Option<Bfc>> = Mutex::new(None),
         /// A line says that it has no room.
         is_reported: AtomicBool = AtomicBool::new(false),
-        /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a
-        /// region.
+        /// Milliseconds, by [`retention::now`], when to look for memory that stayed free; never without a region.
         next_look: AtomicI64 = AtomicI64::new(i64::MAX),
     }
 }
@@ -128,9 +127,8 @@ fn give_back_idle(region: &mut Bfc) {
     /// Milliseconds between two looks at least, also if freed memory is given back at once.
     const LEAST: i64 = 500;
     let delay = retention::delay();
-    REGION
-        .next_look
-        .store(retention::now() + delay.max(LEAST), Relaxed);
+    let next_look = retention::now() + delay.max(LEAST);
+    REGION.next_look.store(next_look, Relaxed);
     if delay >= 0 {
         region.give_back_idle(false);
     }
@@ -182,8 +180,7 @@ pub unsafe fn reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
     }
 }
 
-/// The region's sums; None without one, and where another thread, or this one beneath a signal
-/// handler, has the lock.
+/// The region's sums; None without one, and where another thread, or this one beneath a signal handler, has the lock.
 pub fn statistics() -> Option<Statistics> {
     REGION.bfc.try_lock().ok()?.as_ref().map(Bfc::statistics)
 }

@@ -1,9 +1,8 @@
 //! The ends of threads: what becomes of a thread's theaps and of its slot.
 //!
-//! A thread's end is the destructor of mimalloc's own pthread key, which the host
-//! replaces by one of its own: it forgets the theaps before mimalloc takes them away, and yields
-//! the slot. Releases that come later still, from other destructors and from libc, take the slow
-//! path with the overflow slot.
+//! A thread's end is the destructor of mimalloc's own pthread key, which the host replaces by one of its own: it
+//! forgets the theaps before mimalloc takes them away, and yields the slot. Releases that come later still, from other
+//! destructors and from libc, take the slow path with the overflow slot.
 
 #![allow(unsafe_code)]
 

@@ -138,8 +138,7 @@ compile_error!("the thread pointer is read on x86-64, aarch64 and arm");
 #[cfg(all(feature = "preloaded", target_arch = "arm"))]
 compile_error!("the library that is preloaded is for 64 bits");
 
-/// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc
-/// stores it in its pages.
+/// A number that is the calling thread's own while it lives: its thread pointer, as mimalloc stores it in its pages.
 #[inline(always)]
 pub fn thread_id() -> usize {
     let pointer: usize;

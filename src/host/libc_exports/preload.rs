@@ -95,8 +95,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Calls `run` with the environment for a new program: the one given, and the library if the program is to be
-/// hosted.
+/// Calls `run` with the environment for a new program: the one given, and the library if the program is to be hosted.
 pub fn with_library<R>(
     program: Program<'_>,
     environment: Strings<'_>,

@@ -1,6 +1,5 @@
-//! Functions of libc that the executable exports in its own form: those that end the process or
-//! replace it write the report, then each does what libc's does. The raw system call is in
-//! [`super::child_processes`].
+//! Functions of libc that the executable exports in its own form: those that end the process or replace it write the
+//! report, then each does what libc's does. The raw system call is in [`super::child_processes`].
 //!
 //! So do those that set a signal's handler: a signal that the host watches keeps the host's handler, see [`dispositions`].
 //!

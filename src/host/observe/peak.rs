@@ -1,5 +1,4 @@
-//! The process at its peak: the accounts, the resident size, the big blocks, and the balance
-//! sheet.
+//! The process at its peak: the accounts, the resident size, the big blocks, and the balance sheet.
 //!
 //! Nobody knows that a peak was one before it has passed, so the host looks when live bytes rise. A *quick sample*
 //! costs some 30 microseconds: it copies the ledger, reads `/proc/self/status` and goes through the
@@ -9,10 +8,9 @@
 //! time so far; a short run has 100 ms beside that, for sheets that are farther apart.
 //!
 //! There are two moments to look. At a *safe point* of the main thread, soon after live bytes grew. And
-//! *before a big block is freed* while live bytes are at their highest: memory that was allocated at the
-//! last safe point may have been written to since, and a block that came and went within one call never
-//! meets a safe point. There every thread takes a quick sample, and the main thread, whose stack is large enough, takes a
-//! sheet.
+//! *before a big block is freed* while live bytes are at their highest: memory that was allocated at the last safe
+//! point may have been written to since, and a block that came and went within one call never meets a safe point. There
+//! every thread takes a quick sample, and the main thread, whose stack is large enough, takes a sheet.
 //!
 //! The hot path has no part in this: the slow paths of the heap compare the ledger's bound with a threshold,
 //! which is beyond reach if no report is planned ([`peak_watch`]). [`fall`] and [`ask`] run inside the
@@ -217,9 +215,8 @@ fn take_sample() {
     });
     let bound = LEDGER.bound(Scope::Total);
     PEAK_THRESHOLDS.high.store(bound, Relaxed);
-    PEAK_THRESHOLDS
-        .next_sample
-        .store(bound + (bound / GROWTH).max(LEAST_GROWTH), Relaxed);
+    let next_sample = bound + (bound / GROWTH).max(LEAST_GROWTH);
+    PEAK_THRESHOLDS.next_sample.store(next_sample, Relaxed);
     STATE.sample_again.store(monotonic() + SAMPLE_REST, Relaxed);
 }
 

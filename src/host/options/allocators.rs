@@ -1,12 +1,10 @@
 //! Which allocators this run uses: the options, `PYTHONMALLOC` and the process's tools together.
 
 use super::Options;
-use crate::allocator::Allocator;
-use crate::cpython::IS_FREE_THREADED;
-use crate::descriptor::notice;
 use crate::error::{Error, Result};
 use crate::libc_exports::native::{self, Mode};
 use crate::python::{hooks::domains::Asked, numpy};
+use crate::{allocator::Allocator, cpython::IS_FREE_THREADED, descriptor::notice};
 
 pub struct Allocators {
     pub python: Allocator,

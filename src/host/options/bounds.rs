@@ -1,14 +1,10 @@
 //! The options that bound memory, the bounded heap and caps, and what they cannot go with.
 
 use super::{Options, baked, native_account, refuse_if, table::Values};
-use crate::allocator::Allocator;
-use crate::error::Result;
 use crate::heap::{bounded_heap::Size, retention::Retention};
-use crate::ledger::Scope;
-use crate::libc_exports::native::Mode;
 use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
-use crate::limit::recycling::RecycleSettings;
-use crate::python::numpy::ArrayAllocator;
+use crate::{allocator::Allocator, error::Result, ledger::Scope, libc_exports::native::Mode};
+use crate::{limit::recycling::RecycleSettings, python::numpy::ArrayAllocator};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {

@@ -1,5 +1,4 @@
-//! From the process's arguments and environment to checked options. The only place that reads
-//! the host's variables.
+//! From the process's arguments and environment to checked options. The only place that reads the host's variables.
 
 mod allocators;
 pub mod baked;
@@ -14,20 +13,15 @@ mod table;
 mod values;
 mod words;
 
-use crate::allocator::Allocator;
 use crate::check::leaks::{DEFAULT_STATUS, Scope, Suppressions};
-use crate::descriptor::name_process;
 use crate::error::{Error, Result};
 use crate::heap::{guards, retention::Retention};
-use crate::ledger::Account;
-use crate::libc_exports::native::Mode;
-use crate::limit::recycling::RecycleSettings;
 use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::{lines::LineSettings, live, timeline};
-use crate::path_template::names_process;
-use crate::process;
-use crate::python::module::FunctionName;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
+use crate::{allocator::Allocator, descriptor::name_process, ledger::Account};
+use crate::{libc_exports::native::Mode, limit::recycling::RecycleSettings};
+use crate::{path_template::names_process, process, python::module::FunctionName};
 pub use allocators::Allocators;
 pub use bounds::RegionSettings;
 pub use kinds::Help;

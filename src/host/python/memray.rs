@@ -6,13 +6,11 @@
 //! NumPy, which memray then sees as under `python`. That is the moment for `memray run`, `memray attach`,
 //! `memray.Tracker` and pytest-memray: all of them load the module first.
 
-use crate::check::leaks;
 use crate::cpython::imports::{ExtensionWatcher, watch_extensions};
 use crate::cpython::{frames, objects::Gil};
-use crate::descriptor::notice;
-use crate::heap::bounded_heap;
 use crate::libc_exports::native::{self, Mode};
 use crate::python::{hooks::domains, numpy};
+use crate::{check::leaks, descriptor::notice, heap::bounded_heap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// memray's extension module.

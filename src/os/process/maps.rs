@@ -1,8 +1,7 @@
 //! The process's mappings and what is resident of each: `/proc/self/smaps` and
 //! `/proc/self/pagemap`, both as they are read, through buffers of the caller's.
 //!
-//! Nothing here allocates. Not for signal handlers all the same: reading takes the kernel a
-//! millisecond and more.
+//! Nothing here allocates. Not for signal handlers all the same: reading takes the kernel a millisecond and more.
 
 use super::small_file;
 use crate::file::{self, Fd};

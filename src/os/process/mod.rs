@@ -29,9 +29,8 @@ pub fn physical_memory() -> u64 {
     u64::try_from(calls::sysconf(libc::_SC_PHYS_PAGES)).unwrap_or(0) * page_size()
 }
 
-/// The largest request that the kernel would grant a plain `malloc`: all memory and swap, by its
-/// default rule (`vm.overcommit_memory` 0). `usize::MAX` under another rule, which the kernel
-/// applies to every request alike.
+/// The largest request that the kernel would grant a plain `malloc`: all memory and swap, by its default rule
+/// (`vm.overcommit_memory` 0). `usize::MAX` under another rule, which the kernel applies to every request alike.
 pub fn largest_grant() -> usize {
     let mut buffer = [0u8; 16];
     let rule = small_file::read_once(c"/proc/sys/vm/overcommit_memory", &mut buffer);

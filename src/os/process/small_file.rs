@@ -1,5 +1,4 @@
-//! Reading the kernel's small files without allocating: any thread, from inside an allocation or a signal
-//! handler too.
+//! Reading the kernel's small files without allocating: any thread, from inside an allocation or a signal handler too.
 
 use crate::file::{self, Fd};
 use std::{ffi::CStr, os::fd::AsRawFd, str::FromStr};

@@ -12,9 +12,8 @@ pub fn function_ending_in(path: &Path, ending: &[u8]) -> Result<Option<u64>> {
     let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
     let header: FileHeader64<Little> = next(&mut file)?;
     file.seek(SeekFrom::Start(header.e_shoff.get(Little)))?;
-    let sections: Vec<SectionHeader64<Little>> = (0..header.e_shnum.get(Little))
-        .map(|_| next(&mut file))
-        .collect::<Result<_>>()?;
+    let sections = (0..header.e_shnum.get(Little)).map(|_| next(&mut file));
+    let sections: Vec<SectionHeader64<Little>> = sections.collect::<Result<_>>()?;
     let is_table = |it: &&SectionHeader64<Little>| it.sh_type.get(Little) == SHT_SYMTAB;
     let Some(symbols) = sections.iter().find(is_table) else {
         return Ok(None);

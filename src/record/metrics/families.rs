@@ -61,9 +61,8 @@ macro_rules! families {
     };
 }
 
-/// The names that begin with `process_` are those of Prometheus's client libraries, and their texts
-/// are those of its Go library, to the letter: node_exporter has the same families, and refuses a
-/// file that describes them otherwise.
+/// The names that begin with `process_` are those of Prometheus's client libraries, and their texts are those of its Go
+/// library, to the letter: node_exporter has the same families, and refuses a file that describes them otherwise.
 pub const FAMILIES: &[Family] = families! {
     "pyhost_memory_bytes", "Live bytes by account; the account total is all of them, counted once.",
         Scopes(|process, scope| match scope {

@@ -52,8 +52,7 @@ impl FreeChunks {
         self.chunks
     }
 
-    /// The smallest free chunk of at least so many granules; of several, that of the lowest
-    /// address.
+    /// The smallest free chunk of at least so many granules; of several, that of the lowest address.
     pub fn best_fit(&self, chunks: &Chunks, granules: u32) -> Option<Handle> {
         let (mut found, mut at) = (None, self.root);
         while at.is_some() {

@@ -169,8 +169,7 @@ impl Chunks {
         Some(handle)
     }
 
-    /// Cuts a chunk down to `granules`, fewer than it has; the rest becomes a free chunk, which
-    /// is not in the tree yet.
+    /// Cuts a chunk down to `granules`, fewer than it has; the rest becomes a free chunk, which is not in the tree yet.
     pub fn split(&mut self, handle: Handle, granules: u32) -> Option<Handle> {
         let Chunk {
             start,

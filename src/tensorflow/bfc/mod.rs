@@ -1,21 +1,18 @@
-//! A region of memory of the host's own, managed as TensorFlow's `BFCAllocator` does: best fit
-//! with coalescing.
+//! A region of memory of the host's own, managed as TensorFlow's `BFCAllocator` does: best fit with coalescing.
 //!
-//! The region is one stretch of address space. It is tiled by *chunks*, live or free, of
-//! multiples of 256 bytes. A request takes the smallest free chunk that fits; what is left over
-//! becomes a chunk of its own where it is as large as the request, or 128 MiB. A freed chunk is
-//! merged with its free neighbours, so no two free chunks are ever adjacent. Where nothing fits,
-//! the usable part of the region doubles, up to what was reserved.
+//! The region is one stretch of address space. It is tiled by *chunks*, live or free, of multiples of 256 bytes. A
+//! request takes the smallest free chunk that fits; what is left over becomes a chunk of its own where it is as large
+//! as the request, or 128 MiB. A freed chunk is merged with its free neighbours, so no two free chunks are ever
+//! adjacent. Where nothing fits, the usable part of the region doubles, up to what was reserved.
 //!
 //! Unlike TensorFlow's, the region grows in place rather than by further regions, so a free chunk
 //! at its end grows with it; and the tree of free chunks is in the chunks themselves. A call takes
 //! logarithmic time in the number of free chunks.
 //!
-//! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as
-//! malloc call it: it takes no memory from any heap (see [`reserved`]), does not panic, and only
-//! [`Map::write`] formats. The memory of free chunks goes back to the system when the
-//! caller asks for it ([`Bfc::give_back_idle`]); a large request for zeroed memory takes fresh
-//! pages.
+//! A [`Bfc`] is plain data: the caller holds a lock, so that one thread uses it at a time. Hooks such as malloc call
+//! it: it takes no memory from any heap (see [`reserved`]), does not panic, and only [`Map::write`] formats. The memory
+//! of free chunks goes back to the system when the caller asks for it ([`Bfc::give_back_idle`]); a large request for
+//! zeroed memory takes fresh pages.
 
 mod bins;
 mod chunks;
@@ -57,8 +54,7 @@ pub struct Bfc {
     granules: u32,
     /// The largest length of the usable part: the length of the reservation.
     maximum: u32,
-    /// Bytes from the start that were ever part of a live chunk. Those beyond were never written
-    /// to, so they are zero.
+    /// Bytes from the start that were ever part of a live chunk. Those beyond were never written to, so they are zero.
     touched: usize,
     /// Bytes of free chunks in the tree that could be given back.
     dirty_bytes: u64,
@@ -77,10 +73,8 @@ impl Bfc {
     pub fn reserve(initial: usize, maximum: usize) -> Option<Bfc> {
         let page = page_size() as usize;
         let maximum = maximum.max(1).checked_next_multiple_of(page)?;
-        let initial = initial
-            .max(1)
-            .checked_next_multiple_of(page)
-            .map_or(maximum, |initial| initial.min(maximum));
+        let initial = initial.max(1).checked_next_multiple_of(page);
+        let initial = initial.map_or(maximum, |initial| initial.min(maximum));
         let maximum_granules = u32::try_from(maximum / GRANULE).ok()?;
         let mut bfc = Bfc {
             region: Reservation::new(maximum)?,
@@ -117,9 +111,8 @@ impl Bfc {
         Some(pointer)
     }
 
-    /// Frees a live chunk and returns the bytes that it had. None for a pointer that is not the
-    /// start of a live chunk: one that was freed before, one into a chunk, a foreign one; nothing
-    /// is done.
+    /// Frees a live chunk and returns the bytes that it had. None for a pointer that is not the start of a live chunk:
+    /// one that was freed before, one into a chunk, a foreign one; nothing is done.
     pub fn free(&mut self, pointer: *mut u8) -> Option<usize> {
         let handle = self.live(pointer)?;
         let chunk = &mut self.chunks[handle];
@@ -142,9 +135,8 @@ impl Bfc {
         self.gives_back_at_once = true;
     }
 
-    /// Gives the memory of those free chunks back that were free at the previous call already, or
-    /// of all with `all`; chunks of 64 KiB and more. Returns their bytes. The usable part stays
-    /// as long as it is.
+    /// Gives the memory of those free chunks back that were free at the previous call already, or of all with `all`;
+    /// chunks of 64 KiB and more. Returns their bytes. The usable part stays as long as it is.
     pub fn give_back_idle(&mut self, all: bool) -> u64 {
         if self.dirty_bytes < WORTH_A_LOOK && !all {
             return 0;
@@ -260,8 +252,7 @@ impl Bfc {
         }
     }
 
-    /// Merges a free chunk, which is not in the tree, with its free neighbours, and puts what results
-    /// in it.
+    /// Merges a free chunk, which is not in the tree, with its free neighbours, and puts what results in it.
     fn merge(&mut self, handle: Handle) -> Handle {
         let mut handle = handle;
         let Chunk { previous, next, .. } = self.chunks[handle];
@@ -320,8 +311,7 @@ impl Bfc {
         Some(handle)
     }
 
-    /// Makes the usable part `length` granules long, more than it is, and returns the free chunk
-    /// at its end.
+    /// Makes the usable part `length` granules long, more than it is, and returns the free chunk at its end.
     fn extend_to(&mut self, length: u32) -> Option<Handle> {
         let last = self.chunks.last();
         let new = self

@@ -13,8 +13,7 @@ pub const LAZY_BYTES: usize = if cfg!(miri) { 16 << 10 } else { 1 << 20 };
 
 /// Zeroed memory for more than is used, unmapped when dropped.
 ///
-/// Readable and writable at once, rather than `PROT_NONE` and an mprotect(2) a growth: growth cannot
-/// fail half-way.
+/// Readable and writable at once, rather than `PROT_NONE` and an mprotect(2) a growth: growth cannot fail half-way.
 pub struct Reservation(Mapping);
 
 impl Reservation {

@@ -138,9 +138,8 @@ impl Bfc {
     /// Every chunk, by ascending address.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkView> {
         let handles = successors(Some(self.chunks.first()), |&at| Some(self.chunks[at].next));
-        let chunks = handles
-            .take_while(|at| at.is_some())
-            .map(|at| self.chunks[at]);
+        let chunks = handles.take_while(|at| at.is_some());
+        let chunks = chunks.map(|at| self.chunks[at]);
         chunks.map(|chunk| ChunkView {
             address: self.region.address() + chunk.offset(),
             size: chunk.bytes(),

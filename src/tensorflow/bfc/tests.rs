@@ -495,8 +495,7 @@ fn a_pointer_that_starts_no_live_chunk_is_refused() {
     let next = take(&mut bfc, 1000);
     let on_the_stack = &mut 0u8 as *mut u8;
     let mut pointers = vec![null_mut(), on_the_stack, usize::MAX as *mut u8];
-    // Before the region, inside the block, in the free end, beyond the usable part, at the end of
-    // the reservation.
+    // Before the region, inside the block, in the free end, beyond the usable part, at the end of the reservation.
     let base = block.wrapping_sub(offset(&bfc, block));
     pointers.extend(
         [1, 8, 255, 256, 512, 4 * KIB, 64 * KIB, MIB - 256, MIB].map(|at| base.wrapping_add(at)),

@@ -1,12 +1,11 @@
 //! Guard pages: sampled blocks that end at a page that cannot be touched, so that a write
 //! past the end dies at once (`--guard`).
 //!
-//! All guarded blocks lie in one range of addresses that is reserved at the start and cannot be
-//! accessed, so that "is it one of them" is a comparison. The range is cut into slots of one size
-//! a class ([`slots`]); a block takes the last pages of its slot, ends at their end, but for the
-//! bytes that its alignment leaves, and a page that is never opened follows. A freed block's pages
-//! are closed again at once. The slots of a class are taken in turn, so that a freed one rests
-//! until all others were in use: that is the quarantine in which a use after `free` dies too.
+//! All guarded blocks lie in one range of addresses that is reserved at the start and cannot be accessed, so that "is
+//! it one of them" is a comparison. The range is cut into slots of one size a class ([`slots`]); a block takes the last
+//! pages of its slot, ends at their end, but for the bytes that its alignment leaves, and a page that is never opened
+//! follows. A freed block's pages are closed again at once. The slots of a class are taken in turn, so that a freed one
+//! rests until all others were in use: that is the quarantine in which a use after `free` dies too.
 //!
 //! Bytes that no page can protect, behind the end by alignment and in front of the start up to the
 //! page, hold a pattern that `free` looks at.
@@ -22,17 +21,13 @@ mod slots;
 pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
-use crate::call_site::CallSite;
 use crate::checks::double_free::{refuse, refuse_block};
-use crate::checks::fill_bytes::FORBIDDEN;
 use crate::checks::out_of_bounds::{self, OutOfBounds};
-use crate::errno::Errno;
-use crate::host::Request;
 use crate::hot::booking::{book_beneath_caps, release_block};
-use crate::ledger::Account;
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
-use crate::sampling;
 use crate::threads::thread_state::{state, thread_id};
+use crate::{call_site::CallSite, checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
+use crate::{ledger::Account, sampling};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

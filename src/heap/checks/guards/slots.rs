@@ -184,8 +184,7 @@ impl GuardRange {
         &self.records[class.records + index]
     }
 
-    /// The slot that an address lies in, the closed page behind it included; None in front of the
-    /// first.
+    /// The slot that an address lies in, the closed page behind it included; None in front of the first.
     pub fn slot_at(&self, address: usize) -> Option<Slot> {
         if !self.holds(address) {
             return None;
@@ -258,8 +257,7 @@ impl GuardRange {
         None
     }
 
-    /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the
-    /// system does not.
+    /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the system does not.
     pub fn close(&self, end: usize, mapped: usize) -> bool {
         self.live.fetch_sub(1, Relaxed);
         self.memory.close(self.in_front_of(end, mapped))

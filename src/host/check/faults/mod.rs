@@ -1,14 +1,12 @@
 //! Forced failures: requests for memory that fail because `--fail` asked for it (PEP 445's use
 //! case "inject memory allocation failures").
 //!
-//! Without `--fail` nothing of this is installed: the plain hooks serve. With it, wrapper tables
-//! lie over the domains, the arenas and NumPy's handler, and the malloc family asks too; each asks
-//! [`fails`] before it lets a request through. `malloc`, `calloc` and `realloc` are requests,
-//! `free` never is.
+//! Without `--fail` nothing of this is installed: the plain hooks serve. With it, wrapper tables lie over the domains,
+//! the arenas and NumPy's handler, and the malloc family asks too; each asks [`fails`] before it lets a request
+//! through. `malloc`, `calloc` and `realloc` are requests, `free` never is.
 //!
-//! [`enable`] comes after initialisation and [`disable`] before finalisation: CPython does not survive
-//! a failure of MEM or RAW while it starts. The script opens rules of its own by
-//! `pyhost.fail(...)`, through [`open`] and [`close`].
+//! [`enable`] comes after initialisation and [`disable`] before finalisation: CPython does not survive a failure of MEM
+//! or RAW while it starts. The script opens rules of its own by `pyhost.fail(...)`, through [`open`] and [`close`].
 //!
 //! [`fails`] runs in any thread, with or without a GIL, beneath everything: it does not allocate,
 //! wait, format or panic. All state is atomic; safe Rust but for the log's descriptors.

@@ -116,8 +116,7 @@ impl Handle {
     }
 }
 
-/// Opens a block with a rule of its own, or with none, and with the rules that wait for one. None
-/// if too many are open.
+/// Opens a block with a rule of its own, or with none, and with the rules that wait for one. None if too many are open.
 pub fn open(spec: Option<&Spec>) -> Option<Handle> {
     let index = match spec {
         Some(spec) => Some(lay(spec)?),
@@ -144,8 +143,7 @@ pub fn close(handle: Handle) -> (u64, u64) {
     seen
 }
 
-/// A draw of 64 bits by its number: the finaliser of splitmix64, which is a bijection that mixes
-/// all bits.
+/// A draw of 64 bits by its number: the finaliser of splitmix64, which is a bijection that mixes all bits.
 fn draw(seed: u64, count: u64) -> u64 {
     let mut bits = seed
         .wrapping_mul(0xd134_2543_de82_ef95)

@@ -41,8 +41,7 @@ impl StackTop {
 /// Bytes of the stack below the caller that are cleared.
 const CLEARED: usize = 128 << 10;
 
-/// Clears the stack that the script has left behind, so that no address of a block is carried on from
-/// there.
+/// Clears the stack that the script has left behind, so that no address of a block is carried on from there.
 #[inline(never)]
 pub fn clear_unused_stack() {
     std::hint::black_box(&mut [0u8; CLEARED]);
@@ -63,9 +62,8 @@ pub fn learn_description() {
     let mut size = [0; 4];
     let variable = find(c"_thread_db_sizeof_pthread").addr();
     if variable != 0 && read_memory(variable, &mut size) == size.len() {
-        STATE
-            .description
-            .store(u32::from_ne_bytes(size) as usize, Relaxed);
+        let description = u32::from_ne_bytes(size) as usize;
+        STATE.description.store(description, Relaxed);
     }
     loaded::clear_error();
 }

@@ -1,11 +1,10 @@
 //! The leak check (`--leak-check`): after finalisation, the blocks that were allocated since the
 //! script's start, are still live and cannot be reached from anywhere.
 //!
-//! [`start`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc
-//! knows, [`check`] looks when Python has been finalised and the process is about to end. What
-//! CPython of each version leaves on purpose, what modules keep in static variables, and what was
-//! there before the script are reached, or older than the mark; `docs/debug/leak-check.md` has the rule
-//! and the figures.
+//! [`start`] sets the mark when Python has been initialised, [`script_ended`] keeps what tracemalloc knows, [`check`]
+//! looks when Python has been finalised and the process is about to end. What CPython of each version leaves on
+//! purpose, what modules keep in static variables, and what was there before the script are reached, or older than the
+//! mark; `docs/debug/leak-check.md` has the rule and the figures.
 
 mod memory;
 mod reach;

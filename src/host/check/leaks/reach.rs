@@ -48,9 +48,8 @@ fn note(broken: &mut Table<Broken>, account: Account, size: usize) {
     }
 }
 
-/// The live blocks of `accounts` that were allocated since the mark, by address, and `chunks`, the
-/// live array data of the region.
-/// Right as [`leak_mark::visit_since`].
+/// The live blocks of `accounts` that were allocated since the mark, by address, and `chunks`, the live array data of
+/// the region. Right as [`leak_mark::visit_since`].
 fn blocks_since(
     closed: &Closed,
     accounts: &[Account],

@@ -4,8 +4,7 @@ use super::WORD;
 use crate::cpython::layout::objects_in_blocks::{self, Kind, Memory};
 use crate::cpython::{IS_FREE_THREADED, objects::Gil};
 use crate::heap::sampling::{Kinds, Samples};
-use crate::ledger::Account;
-use crate::process::read_memory;
+use crate::{ledger::Account, process::read_memory};
 use pyhost_os::mmap_vec::MmapVec;
 
 /// Bytes at the start of a block that may be looked at: of the debug hooks, of the collector, of the object.

@@ -1,10 +1,9 @@
 //! The executable's own `dlopen`, `dlsym` and `dlvsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
 //! the exported one.
 //!
-//! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by
-//! the exported `malloc`, and the `free` found in libc's own table does not know the block.
-//! `RTLD_NEXT` depends on the caller's address, so it goes to libc's `dlsym` by a jump, unless a name of the family is asked
-//! for and libc's own follows the host.
+//! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by the exported `malloc`,
+//! and the `free` found in libc's own table does not know the block. `RTLD_NEXT` depends on the caller's address, so it
+//! goes to libc's `dlsym` by a jump, unless a name of the family is asked for and libc's own follows the host.
 //!
 //! A library that is loaded with `RTLD_DEEPBIND` finds libc before the executable. So `dlopen` leaves that flag out: the
 //! library's names come after those of the program and of what the program needs, as without the flag.

@@ -1,8 +1,7 @@
 //! The malloc family behind the host's own: of a preloaded library, else of libc.
 //!
-//! Used for pointers that are not mimalloc's, and for everything under `--malloc off`. The
-//! functions are found once, before anything needs them: by the loader ([`resolve`]), or in a static
-//! executable by the linker.
+//! Used for pointers that are not mimalloc's, and for everything under `--malloc off`. The functions are found once,
+//! before anything needs them: by the loader ([`resolve`]), or in a static executable by the linker.
 
 #![allow(unsafe_code)]
 

@@ -29,8 +29,7 @@ struct Making {
 // SAFETY: the argument is for the thread that is made, whichever thread passes it on.
 unsafe impl Send for Making {}
 
-/// Taken by the thread that makes another one, and freed by that one: `pthread_create` orders the one before the
-/// other.
+/// Taken by the thread that makes another one, and freed by that one: `pthread_create` orders the one before the other.
 type Entry = Exclusive<Option<Making>>;
 
 /// Threads that are being made at once; further ones are not distinguished.

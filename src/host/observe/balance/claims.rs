@@ -23,8 +23,7 @@ pub struct Unclaimed {
     pub is_claimed: bool,
 }
 
-/// The resident bytes of the mappings that the data in `ranges` points to. Reads the data through
-/// `buffer`.
+/// The resident bytes of the mappings that the data in `ranges` points to. Reads the data through `buffer`.
 pub fn claimed(
     unclaimed: &mut [Unclaimed],
     ranges: &[Range<usize>],

@@ -68,8 +68,7 @@ impl Libraries {
         library.resident += resident;
     }
 
-    /// Adds the addresses that they have mapped, as far as there is room. What may not be written is
-    /// in no account.
+    /// Adds the addresses that they have mapped, as far as there is room. What may not be written is in no account.
     pub fn add_to(&mut self, extents: &mut Extents<'_>) {
         let most = extents.room() / 2;
         let mut added = 0;

@@ -1,15 +1,13 @@
 //! The balance sheet: the resident size of this moment, explained row by row.
 //!
-//! `/proc/self/smaps` says what is resident of each mapping. A mapping with one owner counts for that
-//! row as it is. One that the heaps share with others is looked at by memory pages
-//! (`/proc/self/pagemap`): each run of them belongs to a page of some heap, to an arena's
-//! description, to what is known by its address, or to nobody. What is resident of a heap's page is
-//! split in proportion: live blocks to blocks that the page has made. Every byte counts once, so the
+//! `/proc/self/smaps` says what is resident of each mapping. A mapping with one owner counts for that row as it is. One
+//! that the heaps share with others is looked at by memory pages (`/proc/self/pagemap`): each run of them belongs to a
+//! page of some heap, to an arena's description, to what is known by its address, or to nobody. What is resident of a
+//! heap's page is split in proportion: live blocks to blocks that the page has made. Every byte counts once, so the
 //! rows and the remainder sum up to the resident size.
 //!
-//! [`take`] runs on any thread outside the allocator and outside signal handlers. It closes the
-//! heap's gate, so that no page of a heap comes or goes; it allocates nothing meanwhile, and before
-//! only for the chunks of a `bfc` region.
+//! [`take`] runs on any thread outside the allocator and outside signal handlers. It closes the heap's gate, so that no
+//! page of a heap comes or goes; it allocates nothing meanwhile, and before only for the chunks of a `bfc` region.
 
 mod claims;
 mod libraries;
@@ -134,8 +132,7 @@ fn look(
     sheet.is_whole.then_some(sheet.balance)
 }
 
-/// Leaves each account what is live of it at most: what the heaps hold beyond that is mimalloc's own, kept,
-/// or slack.
+/// Leaves each account what is live of it at most: what the heaps hold beyond that is mimalloc's own, kept, or slack.
 fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     let mut own = 0;
     internal_blocks::each(closed, |bytes, _| own += bytes);
@@ -407,10 +404,8 @@ mod tests {
         book(&mut balance, Part::Page(page), 4096);
         page.live_blocks = 0;
         book(&mut balance, Part::Page(page), 4096);
-        let rows: Vec<_> = balance
-            .rows()
-            .map(|(name, _, bytes)| (name, bytes))
-            .collect();
+        let rows = balance.rows().map(|(name, _, bytes)| (name, bytes));
+        let rows: Vec<_> = rows.collect();
         assert_eq!(
             rows,
             [("obj", 1365), ("heap_slack", 2731), ("heap_kept", 4096)]

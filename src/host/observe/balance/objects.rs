@@ -9,8 +9,7 @@ use std::ops::Range;
 
 /// Collects what the dynamic linker knows; the executable's addresses.
 ///
-/// Takes the linker's lock: not with the gate closed, when another thread may have the lock and
-/// wait at the gate.
+/// Takes the linker's lock: not with the gate closed, when another thread may have the lock and wait at the gate.
 pub fn add_loaded(extents: &mut Extents<'_>, page: usize) -> Range<usize> {
     let mut executable = 0..0;
     let mut is_executable = true;

@@ -151,9 +151,8 @@ impl Balance {
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, Kind, u64)> + Clone {
         let accounts = REPORTED.iter().map(|it| (it.name(), Kind::Account));
         let names = accounts.chain(OTHERS);
-        let rows = names
-            .zip(self.rows)
-            .map(|((name, kind), bytes)| (name, kind, bytes));
+        let rows = names.zip(self.rows);
+        let rows = rows.map(|((name, kind), bytes)| (name, kind, bytes));
         rows.filter(|&(_, _, bytes)| bytes > 0)
     }
 }

@@ -1,11 +1,10 @@
 //! The dispositions that a script sees of the signals that [`super::signals`] watches, and the kernel's own.
 //!
-//! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and
-//! gunicorn in its workers. Under the host the default is: report, then end by the signal. So the
-//! kernel keeps the host's handler if the script asked for the default, and the script reads back
-//! the default that it asked for. The exported functions that set a handler (`libc_exports::process_end`)
-//! come here. Children that `exec` or
-//! `posix_spawn` makes have the real default, since the kernel resets handlers there.
+//! A script may put a signal back to its default at any time, as uvicorn does at every SIGTERM and gunicorn in its
+//! workers. Under the host the default is: report, then end by the signal. So the kernel keeps the host's handler if
+//! the script asked for the default, and the script reads back the default that it asked for. The exported functions
+//! that set a handler (`libc_exports::process_end`) come here. Children that `exec` or `posix_spawn` makes have the
+//! real default, since the kernel resets handlers there.
 //!
 //! Not seen: `sigset` and `sigignore` of System V, a `sigaction` that is looked up in libc itself, and
 //! the reset of a handler with `SA_RESETHAND`. There the signal ends the process without a report.
@@ -116,9 +115,8 @@ fn is_watched(signal: c_int) -> bool {
     index(signal).is_some_and(|index| STATE.watched.load(Relaxed) & (1 << (index - 1)) != 0)
 }
 
-/// Whether the host's handler may stand in for the default in this process: not in a child of
-/// `vfork`, whose memory is its parent's; and in a namespace's first process for faults alone, since
-/// by default it outlives all others.
+/// Whether the host's handler may stand in for the default in this process: not in a child of `vfork`, whose memory is
+/// its parent's; and in a namespace's first process for faults alone, since by default it outlives all others.
 fn may_stand_in(signal: c_int) -> bool {
     let pid = process::id();
     super::STATE.owner.load(Relaxed) == pid && (pid != FIRST || FAULTS.contains(&signal))
@@ -229,9 +227,8 @@ fn change(signal: c_int, view: &View, asked: Option<Disposition>) -> Option<Disp
             // First, since the handler may run at once.
             view.set(&seen);
             if signal == libc::SIGBUS {
-                STATE
-                    .is_in_front
-                    .store(seen.handler() != libc::SIG_DFL, Relaxed);
+                let is_in_front = seen.handler() != libc::SIG_DFL;
+                STATE.is_in_front.store(is_in_front, Relaxed);
             }
             Some(Disposition::ours())
         }

@@ -66,8 +66,7 @@ static DUMP_PARTS: Room = Room::new();
 const NOTHING: u8 = 0;
 /// A signal handler is writing.
 const IN_HANDLER: u8 = 1;
-/// A signal handler has written. If the process lives on (a debugger took the signal), its end is
-/// written anew.
+/// A signal handler has written. If the process lives on (a debugger took the signal), its end is written anew.
 const BY_SIGNAL: u8 = 2;
 /// The last report is written, or is being written.
 const LAST: u8 = 3;
@@ -340,8 +339,7 @@ fn say_no_report(pid: i32) {
     ));
 }
 
-/// Whether the caller is to write, of this ending, from inside a signal handler or not. From then on
-/// no other does.
+/// Whether the caller is to write, of this ending, from inside a signal handler or not. From then on no other does.
 fn is_to_write(partial: bool) -> bool {
     let (next, may_follow): (u8, &[u8]) = match partial {
         true => (IN_HANDLER, &[NOTHING]),

@@ -1,8 +1,7 @@
 //! Puts a report where it was asked for: a file, whole or not at all; a device, a FIFO, or an open
 //! descriptor, which are written into.
 //!
-//! The path is looked at again at the end: the script may have put a file there. Allocates
-//! nothing and takes no lock.
+//! The path is looked at again at the end: the script may have put a file there. Allocates nothing and takes no lock.
 
 use super::render;
 use crate::descriptor::{Descriptor, notice};

@@ -1,6 +1,5 @@
-//! The figures that the script left: those of the moment after its `atexit` functions and before Python is
-//! finalised. Every report of a finalised process shows them, since finalisation gives back what the
-//! script still had.
+//! The figures that the script left: those of the moment after its `atexit` functions and before Python is finalised.
+//! Every report of a finalised process shows them, since finalisation gives back what the script still had.
 //!
 //! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
@@ -62,8 +61,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
     if shows && let Some(parts) = STATE.parts.take() {
         let parts: &'static ReportParts = parts.keep();
         left.parts = Some(parts);
-        // The sheet and the headline are of one moment, and show one size: the kernel's files differ
-        // by some pages.
+        // The sheet and the headline are of one moment, and show one size: the kernel's files differ by some pages.
         let balance = parts.balance.as_ref();
         left.resident = balance.map(|balance| balance.resident).or(left.resident);
     }

@@ -1,5 +1,4 @@
-//! Handlers for the signals that end a process: write the report, then let the signal do what
-//! it would have done.
+//! Handlers for the signals that end a process: write the report, then let the signal do what it would have done.
 //!
 //! Installed after Python has initialised, so that `signal.getsignal` returns what it returns without
 //! the host, and not if the signal is ignored. What was there before comes next: the default,
@@ -176,8 +175,7 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
         }
         finish(Ending::Signal(signal), true);
     });
-    // Blocked until the handler returns; then what the script sees takes its course. A
-    // fault comes again by itself.
+    // Blocked until the handler returns; then what the script sees takes its course. A fault comes again by itself.
     dispositions::step_aside(signal);
     calls::raise(signal);
 }

@@ -111,11 +111,9 @@ pub fn keep() {
 pub fn restore(address: usize) -> Option<bool> {
     let pages = pages().filter(|pages| pages.contains(&address))?;
     let copies = PAGES.copies.load(Relaxed);
-    if PAGES
-        .state
-        .compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire)
-        .is_err()
-    {
+    let state = &PAGES.state;
+    let left = state.compare_exchange(IN_FILE, LEAVES_FILE, AcqRel, Acquire);
+    if left.is_err() {
         while PAGES.state.load(Acquire) == LEAVES_FILE {
             hint::spin_loop(); // another thread is at it
         }
@@ -143,8 +141,7 @@ pub fn restore(address: usize) -> Option<bool> {
     is_done.then_some(true)
 }
 
-/// Moves both into anonymous memory, shared with later children or not; false if the system
-/// refuses.
+/// Moves both into anonymous memory, shared with later children or not; false if the system refuses.
 pub fn onto_memory(shared: bool) -> bool {
     let Some(pages) = pages() else { return false };
     let (start, size) = (pages.start as *mut c_void, pages.len());

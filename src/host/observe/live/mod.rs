@@ -1,11 +1,10 @@
 //! The shared ledger: `--live` keeps header and ledger in a file of a directory, or in a file of a given
 //! name, so that others can read them while the process runs and after a kill.
 //!
-//! [`start`] runs while the process has one thread. With
-//! a directory a forked child makes a file of its own; with a given name it keeps its counters to
-//! itself. An exit removes the process's file; what ends by a signal leaves it. What runs at the
-//! end and at the child's start is called by `exit`, signal handlers and `fork`: it allocates nothing and
-//! takes no lock.
+//! [`start`] runs while the process has one thread. With a directory a forked child makes a file of its own; with a
+//! given name it keeps its counters to itself. An exit removes the process's file; what ends by a signal leaves it.
+//! What runs at the end and at the child's start is called by `exit`, signal handlers and `fork`: it allocates nothing
+//! and takes no lock.
 //!
 //! In a container a lock (`flock`) on a file of `--live` lasts as long as its process: it tells readers
 //! in other pid namespaces. It needs a descriptor, which lies at the upper end, out of the script's way.
@@ -51,8 +50,7 @@ pub enum LedgerPlace {
 
 const PATH: usize = libc::PATH_MAX as usize;
 
-/// The start of the names of this machine's files, and the name of the process's own: both end with
-/// a zero byte.
+/// The start of the names of this machine's files, and the name of the process's own: both end with a zero byte.
 struct Names {
     start: [u8; PATH],
     own: [u8; PATH],
@@ -100,10 +98,9 @@ const KILL: u8 = 3;
 /// How many of the killed are named one by one.
 const MOST_NAMED: usize = 3;
 
-/// Puts the header and the ledger where `place` says; `shared` with a process of the host's own that
-/// reads them, if they are to stay in memory. Of `argv`, `host_words` after the first are the
-/// host's options. If a resource is missing the ledger stays in memory, a notice says so,
-/// and the result is false.
+/// Puts the header and the ledger where `place` says; `shared` with a process of the host's own that reads them, if
+/// they are to stay in memory. Of `argv`, `host_words` after the first are the host's options. If a resource is missing
+/// the ledger stays in memory, a notice says so, and the result is false.
 pub fn start(
     place: &LedgerPlace,
     shared: bool,
@@ -191,9 +188,8 @@ pub fn describe(facts: &Facts) {
     HEADER.allocator.set(facts.allocator);
     HEADER.native.set(facts.native);
     HEADER.profile.set(facts.profile);
-    HEADER
-        .debug_hooks
-        .store(u32::from(facts.debug_hooks), Relaxed);
+    let debug_hooks = u32::from(facts.debug_hooks);
+    HEADER.debug_hooks.store(debug_hooks, Relaxed);
     let active = REPORTED.iter().filter(|&&account| facts.is_active(account));
     let bits = active.map(|&account| 1 << account as u32).sum();
     HEADER.active.store(bits, Relaxed);
@@ -291,8 +287,7 @@ fn report_killed(mut killed: Vec<Record>, directory: &Path) {
     }
 }
 
-/// Makes the file of the process's own name, maps header and ledger onto it, and locks it in a
-/// container.
+/// Makes the file of the process's own name, maps header and ledger onto it, and locks it in a container.
 fn make_file() -> Result<(), Errno> {
     let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
@@ -395,9 +390,8 @@ pub fn start_fails() {
     }
 }
 
-/// Says in the header how the process ends; if it ends by itself its file goes. `left` is the ledger as
-/// the script left it, if Python was finalised since. Any thread, also from a signal handler; not in a
-/// child of `vfork`.
+/// Says in the header how the process ends; if it ends by itself its file goes. `left` is the ledger as the script left
+/// it, if Python was finalised since. Any thread, also from a signal handler; not in a child of `vfork`.
 pub fn end(ending: Ending, left: Option<&Snapshot>) {
     let reason = STATE.reason.load(Relaxed);
     let (state, status) = match ending {

@@ -1,6 +1,5 @@
-//! The script's name in metrics: the same for each run of it, whatever its arguments.
-//! Code of `-c` has no name of its own: it is named by the script of the host that started it, which
-//! hosts hand on in a variable.
+//! The script's name in metrics: the same for each run of it, whatever its arguments. Code of `-c` has no name of its
+//! own: it is named by the script of the host that started it, which hosts hand on in a variable.
 
 use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,4 @@
-//! The dossier of a refusal: as text for standard error, and as a section of the report. Does not
-//! allocate.
+//! The dossier of a refusal: as text for standard error, and as a section of the report. Does not allocate.
 
 use super::{Sink, lines};
 use crate::descriptor::{Descriptor, Speaker, format_into, notice};

@@ -1,10 +1,9 @@
 //! The heaps in a report: size classes, guard pages, the bounded heap. Does not allocate.
 
 use super::Sink;
-use crate::bytes::Bytes;
 use crate::heap::histogram::{Classes, Histogram};
 use crate::heap::{bounded_heap::RegionFigures, guards::GuardFigures};
-use crate::ledger::Account;
+use crate::{bytes::Bytes, ledger::Account};
 use pyhost_record::figures;
 use std::fmt::{self, Write};
 

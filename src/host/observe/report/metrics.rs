@@ -7,9 +7,8 @@ use pyhost_os::clock;
 use pyhost_record::metrics::{self, Form, Pid, Process};
 use std::fmt::{self, Write};
 
-/// Writes the metrics, in the form that Prometheus's parsers and those of OpenMetrics read alike. The
-/// process id is a label only if processes write a file `each`: else each run would make new
-/// series.
+/// Writes the metrics, in the form that Prometheus's parsers and those of OpenMetrics read alike. The process id is a
+/// label only if processes write a file `each`: else each run would make new series.
 pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Result {
     let facts = report.facts;
     // A forked child on its way into another program has allocated next to nothing itself: its parent's

@@ -14,14 +14,12 @@ mod peak;
 mod text;
 
 use crate::check::{faults, leaks::Findings};
-use crate::descriptor::format_into;
 use crate::heap::big_blocks::{self, BigBlocks};
 use crate::heap::{self, bfc, bounded_heap, guards::GuardFigures, histogram::Histogram};
 use crate::ledger::{Account, HEADER, LEDGER, Scope, Snapshot};
-use crate::libc_exports::native;
 use crate::observe::{balance::Balance, resident_peak::ResidentSample, timeline::pages::Renderer};
-use crate::python::numpy;
 use crate::resident::{LargestChild, Resident};
+use crate::{descriptor::format_into, libc_exports::native, python::numpy};
 pub use balance::describe as describe_balance;
 use derive_more::Display;
 pub use dossier::{describe_block, describe_refusal, first_refusal};

@@ -1,11 +1,9 @@
-//! `--brief`: a text of at most 4 KiB on the state of the process, for a container's
-//! termination log.
+//! `--brief`: a text of at most 4 KiB on the state of the process, for a container's termination log.
 //!
-//! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal
-//! whose story it tells and at its end, the sampler again if the host was killed. It is rewritten in
-//! place, in one call: an orchestrator binds its log there as a file. Into a device, a FIFO or an
-//! open descriptor it is written once, at the end. A forked child has its own if the file's name
-//! holds `%p`. Nothing here allocates but [`start`].
+//! The sampler rewrites it at each new peak worth telling and at refusals, the host at a refusal whose story it tells
+//! and at its end, the sampler again if the host was killed. It is rewritten in place, in one call: an orchestrator
+//! binds its log there as a file. Into a device, a FIFO or an open descriptor it is written once, at the end. A forked
+//! child has its own if the file's name holds `%p`. Nothing here allocates but [`start`].
 
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into, notice, out_of_the_way, quietly};
@@ -105,8 +103,7 @@ pub fn write_refusal() {
     }
 }
 
-/// Writes the last text, with what was live when the script `left` it. Any thread, also from a signal
-/// handler.
+/// Writes the last text, with what was live when the script `left` it. Any thread, also from a signal handler.
 pub fn write_end(left: Option<&Snapshot>) {
     let later = STATE.later.load(Relaxed);
     if later == AS_FILE && HEADER.state().0 == ProcessState::Exec {
@@ -139,8 +136,7 @@ fn open_now() -> Result<Fd, OutputError> {
     .map_err(OutputError::System)
 }
 
-/// In a forked child: the file is its parent's. It has one of its own at its end if the name holds
-/// `%p`.
+/// In a forked child: the file is its parent's. It has one of its own at its end if the name holds `%p`.
 pub fn leave_to_parent(child: &Child) {
     drop(STATE.file.take());
     trouble::leave_to_parent(child);
@@ -149,9 +145,8 @@ pub fn leave_to_parent(child: &Child) {
     if has_own {
         trouble::share();
     }
-    STATE
-        .later
-        .store(if has_own { AS_FILE } else { NEVER }, Relaxed);
+    let later = if has_own { AS_FILE } else { NEVER };
+    STATE.later.store(later, Relaxed);
 }
 
 fn write_and_remember(snapshot: &Snapshot) {

@@ -1,11 +1,10 @@
 //! The file of a timeline: lines of JSON, bounded.
 //!
-//! The first line says what it is and the interval; then come samples and events, by time. When it
-//! holds [`SAMPLES`] samples every second one goes, the interval doubles, and the file is written
-//! anew beside its place and moved there. Into a device, a FIFO or an open descriptor the lines are
-//! written as they come, and only the interval doubles; a FIFO has lines while somebody reads it,
-//! each reader the first line first. Each line is whole: a full disk takes back what it took of one.
-//! Nothing allocates but [`TimelineFile::create`].
+//! The first line says what it is and the interval; then come samples and events, by time. When it holds [`SAMPLES`]
+//! samples every second one goes, the interval doubles, and the file is written anew beside its place and moved there.
+//! Into a device, a FIFO or an open descriptor the lines are written as they come, and only the interval doubles; a
+//! FIFO has lines while somebody reads it, each reader the first line first. Each line is whole: a full disk takes back
+//! what it took of one. Nothing allocates but [`TimelineFile::create`].
 
 use super::trouble::{self, Output};
 use crate::descriptor::{Descriptor, format_into};

@@ -1,12 +1,11 @@
 //! Hooks that count over allocators that stay: CPython's own, for `--allocator system`, and
 //! pymalloc under OBJ, for `--allocator pymalloc`.
 //!
-//! RAW blocks are libc's, so their size is `malloc_usable_size`. MEM and OBJ blocks of up to 512
-//! bytes are pymalloc's, whose pools have the size; larger ones pymalloc would take from RAW, so
-//! the hook takes them itself, from RAW's own allocator or from the account's heap, and books
-//! them to the domain that asked. What lies in a pool is also booked to `pooled`, since its
-//! arena is booked too. If `PYTHONMALLOC=malloc` made libc the allocator of all domains there
-//! are no pools, and every size is libc's. If CPython's allocators take the place of the host's late
+//! RAW blocks are libc's, so their size is `malloc_usable_size`. MEM and OBJ blocks of up to 512 bytes are pymalloc's,
+//! whose pools have the size; larger ones pymalloc would take from RAW, so the hook takes them itself, from RAW's own
+//! allocator or from the account's heap, and books them to the domain that asked. What lies in a pool is also booked to
+//! `pooled`, since its arena is booked too. If `PYTHONMALLOC=malloc` made libc the allocator of all domains there are
+//! no pools, and every size is libc's. If CPython's allocators take the place of the host's late
 //! (`domains::hand_over`), blocks of before are freed to the heap that they came from.
 //!
 //! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
@@ -178,15 +177,13 @@ mod plain {
     }
 }
 
-/// MEM and OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the account's heap, not
-/// from RAW's allocator.
+/// MEM and OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the account's heap, not from RAW's allocator.
 #[cfg(not(Py_GIL_DISABLED))]
 mod pymalloc {
     use super::*;
 
-    /// Books what pymalloc gave for a request of `size` bytes. A block outside the pools, which
-    /// pymalloc took from RAW for want of an arena, is given back and replaced, so that every
-    /// block outside the pools is of one kind.
+    /// Books what pymalloc gave for a request of `size` bytes. A block outside the pools, which pymalloc took from RAW
+    /// for want of an arena, is given back and replaced, so that every block outside the pools is of one kind.
     fn settle<const A: usize, const HEAP: bool>(
         block: Pointer,
         size: usize,
@@ -431,8 +428,7 @@ pub fn over_pymalloc<const A: usize, const HEAP: bool>(own: PyMemAllocatorEx) ->
     pymalloc::table::<A, HEAP>()
 }
 
-/// The arena allocator over `table` that knows which addresses are arenas, and counts them
-/// if `BOOK`.
+/// The arena allocator over `table` that knows which addresses are arenas, and counts them if `BOOK`.
 pub fn over_arenas<const BOOK: bool>(table: PyObjectArenaAllocator) -> PyObjectArenaAllocator {
     if STATE.arenas.set(table).is_err() {
         let _ = STATE.late_arenas.set(table);

@@ -15,8 +15,7 @@ use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::{marker::PhantomData, mem::MaybeUninit, path::PathBuf};
 
-/// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before
-/// initialisation.
+/// Python's version, such as `3.11.7`, from the libpython that is loaded. May be called before initialisation.
 pub fn version() -> &'static str {
     full_version().split(' ').next().unwrap_or_default()
 }
@@ -85,8 +84,7 @@ pub struct Interpreter(PhantomData<*mut ()>);
 pub fn initialize(arguments: &Arguments) -> Interpreter {
     let mut config = MaybeUninit::<PyConfig>::uninit();
     let config = config.as_mut_ptr();
-    // SAFETY: the first call fills the structure, the last frees it; the strings outlive the
-    // process.
+    // SAFETY: the first call fills the structure, the last frees it; the strings outlive the process.
     unsafe {
         ffi::PyConfig_InitPythonConfig(config);
         let words = arguments.pointers.as_ptr().cast_mut().cast();

@@ -145,9 +145,8 @@ fn name(budget: This<'_, Budget>) -> Returned<'_> {
 
 fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {
     let figures = sampling::with_units(|units| units.figures(budget.number.get()));
-    budget
-        .gil()
-        .unsigned(figures.flatten().as_ref().map_or(0, figure))
+    let figure = figures.flatten().as_ref().map_or(0, figure);
+    budget.gil().unsigned(figure)
 }
 
 fn repr(budget: This<'_, Budget>) -> Returned<'_> {

@@ -1,9 +1,8 @@
 //! `pyhost.buffer`: C memory of a chosen account, shared through the buffer protocol (PEP 3118)
 //! with NumPy, `memoryview` and `ctypes`, and freed with its last user.
 //!
-//! The memory comes from the account's own public functions (`PyMem_RawCalloc` and so on, the
-//! data handler for `numpy`), so that booking, debug hooks and tracemalloc treat it as theirs.
-//! A heap type, one an interpreter.
+//! The memory comes from the account's own public functions (`PyMem_RawCalloc` and so on, the data handler for
+//! `numpy`), so that booking, debug hooks and tracemalloc treat it as theirs. A heap type, one an interpreter.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! The module's functions about caps: setting and asking for them, and what is known of refusals
-//! and of big blocks.
+//! The module's functions about caps: setting and asking for them, and what is known of refusals and of big blocks.
 
 use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;

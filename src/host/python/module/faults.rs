@@ -1,8 +1,7 @@
 //! `pyhost.fail`: a block of the script in which requests for memory fail.
 //!
-//! A heap type, one an interpreter; its instances are context managers. `__exit__` takes its
-//! arguments as a C array (`METH_FASTCALL`), since a tuple for them would itself be a request that
-//! may fail, and the block would stay open.
+//! A heap type, one an interpreter; its instances are context managers. `__exit__` takes its arguments as a C array
+//! (`METH_FASTCALL`), since a tuple for them would itself be a request that may fail, and the block would stay open.
 
 use crate::bytes::Expected;
 use crate::check::faults::{self, Handle, Spec};

@@ -1,6 +1,5 @@
-//! `pyhost.limit`: a context manager that caps one block of code. A heap type, one an interpreter;
-//! written against the C API so that no error can be raised between its opening and the block, or
-//! between the block and its end.
+//! `pyhost.limit`: a context manager that caps one block of code. A heap type, one an interpreter; written against the
+//! C API so that no error can be raised between its opening and the block, or between the block and its end.
 
 use super::arguments::{cap_scope, size};
 use crate::cpython::functions::{Arguments, Class, Method, Signature, Table, This};
@@ -84,9 +83,8 @@ fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
 fn repr(limiter: This<'_, Limiter>) -> Returned<'_> {
     let state = limiter.open.get().map_or("", |_| ", open");
     let (bytes, scope) = (Bytes(limiter.bytes), limiter.scope.name());
-    limiter
-        .gil()
-        .text(&format!("<pyhost.limit of {bytes} on {scope}{state}>"))
+    let text = format!("<pyhost.limit of {bytes} on {scope}{state}>");
+    limiter.gil().text(&text)
 }
 
 static METHODS: Table<Method<Limiter>, 2> = Table::new([

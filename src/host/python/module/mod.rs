@@ -1,7 +1,6 @@
 //! The built-in module `pyhost`: the report's figures for the script.
 //!
-//! Multi-phase initialisation (PEP 489), so that sub-interpreters, also with a GIL of their own, can
-//! import it.
+//! Multi-phase initialisation (PEP 489), so that sub-interpreters, also with a GIL of their own, can import it.
 
 mod arguments;
 mod budget;

@@ -261,10 +261,7 @@ fn rows<'a>(this: This<'a, Module>, code: &Object<'a>) -> Returned<'a> {
 fn forget(this: This<'_, Module>) -> Returned<'_> {
     with_state(|state| {
         for function in &mut state.functions {
-            function
-                .lines
-                .iter_mut()
-                .for_each(|it| *it = Line::default());
+            function.lines.fill(Line::default());
         }
     });
     Ok(this.gil().none())

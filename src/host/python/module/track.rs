@@ -1,9 +1,8 @@
 //! `pyhost.track`: a context manager that measures one block of code, and a decorator.
 //!
-//! A heap type, one an interpreter; written against the C API so that nothing of Python is allocated
-//! between the figures of its begin and the block, or between the block and the figures of its end.
-//! Parts that need no such care (accounts as objects, the table, decorated functions) is Python, see
-//! [`super::library`].
+//! A heap type, one an interpreter; written against the C API so that nothing of Python is allocated between the
+//! figures of its begin and the block, or between the block and the figures of its end. Parts that need no such care
+//! (accounts as objects, the table, decorated functions) is Python, see [`super::library`].
 
 use super::{arguments::scope, library, lines, track_spans as spans};
 use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};

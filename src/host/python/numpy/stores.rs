@@ -174,8 +174,7 @@ unsafe fn checked_free(pointer: *mut u8) {
 /// `S`, but for the blocks with guard pages behind them, under `--guard`.
 pub struct Guarded<S>(PhantomData<S>);
 
-/// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no
-/// room.
+/// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no room.
 fn guarded(size: usize) -> Option<*mut u8> {
     guards::wants(size)
         .then(|| guards::allocate(Account::Numpy, size, array_blocks::alignment()))

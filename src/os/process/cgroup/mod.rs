@@ -1,9 +1,8 @@
 //! The memory limit that a control group sets for this process, and what counts against it.
 //!
-//! [`limit`] reads at start, on the main thread, and may allocate; [`Watch`] and [`own`] are for
-//! later, from any thread. Nothing here writes to a group. The files are those of the kernel's
-//! `admin-guide/cgroup-v1/memory.rst` and `admin-guide/cgroup-v2.rst`; where they are mounted is
-//! read from `/proc/self/mountinfo`, never assumed.
+//! [`limit`] reads at start, on the main thread, and may allocate; [`Watch`] and [`own`] are for later, from any
+//! thread. Nothing here writes to a group. The files are those of the kernel's `admin-guide/cgroup-v1/memory.rst` and
+//! `admin-guide/cgroup-v2.rst`; where they are mounted is read from `/proc/self/mountinfo`, never assumed.
 //!
 //! A group's limit also binds the groups below it, so the lowest on the way up holds. `memory.high`
 //! counts as a limit: beyond it a process is not killed, but anonymous memory cannot be reclaimed
@@ -66,8 +65,7 @@ pub fn limit() -> Option<GroupLimit> {
 /// As [`limit`], of a system whose `/proc/self` and mounts lie below `root`.
 fn limit_below(root: &Path) -> Option<GroupLimit> {
     let groups = mounts::groups(root);
-    // With equal limits the nearest group's: what counts against it is what this process and its
-    // relatives have.
+    // With equal limits the nearest group's: what counts against it is what this process and its relatives have.
     let limits = groups.iter().flat_map(limits);
     limits.min_by_key(|found| found.bytes)
 }

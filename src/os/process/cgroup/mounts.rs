@@ -1,9 +1,8 @@
 //! Where the groups of this process lie in the file system. Allocates; at start only.
 //!
-//! `/proc/self/cgroup` names a group by its path in the hierarchy as the reader's cgroup namespace
-//! shows it, `/proc/self/mountinfo` (proc(5)) says which part of a hierarchy is mounted where; the
-//! folder is what the two together give. Both may hold `..` if a process or a mount lies
-//! outside the namespace's root (cgroup_namespaces(7)).
+//! `/proc/self/cgroup` names a group by its path in the hierarchy as the reader's cgroup namespace shows it,
+//! `/proc/self/mountinfo` (proc(5)) says which part of a hierarchy is mounted where; the folder is what the two
+//! together give. Both may hold `..` if a process or a mount lies outside the namespace's root (cgroup_namespaces(7)).
 
 use super::Version;
 use std::path::{Component, Path, PathBuf};

@@ -43,8 +43,7 @@ impl Charged {
     }
 }
 
-/// The files of one limiting group. Stays open for the life of the process; a forked child may
-/// use its copy.
+/// The files of one limiting group. Stays open for the life of the process; a forked child may use its copy.
 pub struct Watch {
     version: Version,
     statistics: File,
@@ -52,8 +51,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens the group that a limit was found in; `None` if its files do not say what is charged.
-    /// Allocates.
+    /// Opens the group that a limit was found in; `None` if its files do not say what is charged. Allocates.
     pub fn open(limit: &GroupLimit) -> Option<Watch> {
         let v1 = limit.version == Version::V1;
         let kernel = v1.then(|| File::open(&limit.folder.join("memory.kmem.usage_in_bytes")));

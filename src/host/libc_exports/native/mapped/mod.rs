@@ -66,8 +66,7 @@ fn may_grow(bytes: usize) -> bool {
     !fails && caps::admits_map(bytes)
 }
 
-/// Changes the table by `work`; what that changes of the sums is booked. False if the table
-/// cannot be had.
+/// Changes the table by `work`; what that changes of the sums is booked. False if the table cannot be had.
 fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
     change_by(grown, |table| {
         work(table);

@@ -91,8 +91,7 @@ impl<'a> Table<'a> {
         pairs.map(|(place, range)| *place = *range).count()
     }
 
-    /// Bytes between `start` and `end` that are in the list: those that may be written, and the
-    /// others.
+    /// Bytes between `start` and `end` that are in the list: those that may be written, and the others.
     pub fn bytes_within(&self, start: usize, end: usize) -> (usize, usize) {
         let mut bytes = (0, 0);
         for range in &self.ranges()[self.within(start, end)] {
