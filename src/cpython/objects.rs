@@ -266,6 +266,11 @@ impl<'a> Gil<'a> {
         Raised(self)
     }
 
+    /// Raises an error with a text of one line unless something `is_so`.
+    pub fn ensure(self, is_so: bool, kind: Kind, text: &str) -> Returned<'a, ()> {
+        is_so.then_some(()).ok_or_else(|| self.raise(kind, text))
+    }
+
     /// As [`Gil::raise`], with a text that needs no memory before Python's own.
     pub fn raise_text(self, kind: Kind, text: &CStr) -> Raised<'a> {
         python!(PyErr_SetString(kind.object(), text.as_ptr()));

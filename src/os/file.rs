@@ -5,9 +5,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::{
-    calls, errno::Errno, mapping::FromZeros, signals::SignalSet, system_call::system_call,
-};
+use crate::{calls, errno::Errno, mapping::FromZeros};
+use crate::{signals::SignalSet, system_call::system_call};
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

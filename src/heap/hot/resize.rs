@@ -11,9 +11,8 @@ use crate::mimalloc::ffi::{self, Page, Theap};
 use crate::mimalloc::pages::{Emptied, SLICE, live_page};
 use crate::system_memory::{address_limit, mremap_grow, retention};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{
-    bounded_heap, ledger::Account, mimalloc::gate, peak_watch, sampling, sizes::big_blocks,
-};
+use crate::{bounded_heap, ledger::Account, mimalloc::gate};
+use crate::{peak_watch, sampling, sizes::big_blocks};
 use pyhost_os::errno::KeptErrno;
 use std::ptr::null_mut;
 

@@ -24,9 +24,8 @@ use crate::observe::report::{
 };
 use crate::observe::{live, peak, resident_peak};
 use crate::resident::{self, Resident};
-use crate::{
-    check::stacks::Text, cpython::objects::Gil, error::CAP_EXHAUSTED, libc_exports::native,
-};
+use crate::{check::stacks::Text, cpython::objects::Gil};
+use crate::{error::CAP_EXHAUSTED, libc_exports::native};
 use crate::{path_template::names_process, process, python::numpy};
 use pyhost_os::{calls, clock, forks::Child};
 use script_end::{ReportParts, Room};

@@ -14,9 +14,8 @@ use crate::{errno::Errno, path_template::PathBuffer};
 use pyhost_os::clock::Utc;
 use pyhost_os::file::{self, Fd};
 use pyhost_record::{describe::Sink, json::Json};
-use std::{
-    ffi::c_int, fmt::Write, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Duration,
-};
+use std::{ffi::c_int, fmt::Write, os::fd::AsRawFd};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// How many samples a file holds at most.
 pub const SAMPLES: u32 = 8192;

@@ -87,10 +87,8 @@ fn begin<'a>(budget: This<'a, Budget>) -> Result<(), Raised<'a>> {
 
 fn enter(budget: This<'_, Budget>) -> Returned<'_> {
     let gil = budget.gil();
-    if budget.is_open.get() {
-        let text = "budget: its block is running already; expected one budget for each block";
-        return Err(gil.raise(Kind::Runtime, text));
-    }
+    let text = "budget: its block is running already; expected one budget for each block";
+    gil.ensure(!budget.is_open.get(), Kind::Runtime, text)?;
     begin(budget)?;
     let before = VARIABLE.get(gil);
     if budget.number.get() == 0 {

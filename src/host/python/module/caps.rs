@@ -145,10 +145,8 @@ fn big_blocks(module: This<'_, Module>) -> Returned<'_> {
 }
 
 fn on_pressure<'a>(module: This<'a, Module>, function: &Object<'a>) -> Returned<'a> {
-    if !function.is_callable() {
-        let text = "on_pressure: expected a function to call";
-        return Err(module.gil().raise(Kind::Type, text));
-    }
+    let (gil, text) = (module.gil(), "on_pressure: expected a function to call");
+    gil.ensure(function.is_callable(), Kind::Type, text)?;
     cap_errors::add_relief(function)?;
     Ok(function.to_owned())
 }

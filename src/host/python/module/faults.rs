@@ -62,11 +62,9 @@ fn new<'a>(class: Class<'a, Fail>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<1> = Signature::new(c"|O:fail", [c"spec"]);
     let gil = class.gil();
     let [text] = arguments.parse(&SIGNATURE)?;
-    if !faults::is_on() {
-        let text = "fail: the host was started without --fail; expected --fail when=open, or \
-                    PYHOST_FAIL=when=open";
-        return Err(gil.raise(Kind::Runtime, text));
-    }
+    let needs = "fail: the host was started without --fail; expected --fail when=open, or \
+                PYHOST_FAIL=when=open";
+    gil.ensure(faults::is_on(), Kind::Runtime, needs)?;
     let spec = match text.filter(|text| !text.is_none()) {
         None => None,
         Some(text) => match text.with_text(|text| parse(&String::from_utf8_lossy(text))) {
@@ -88,16 +86,12 @@ fn parse(text: &str) -> Result<Spec, String> {
 }
 
 fn enter(fail: This<'_, Fail>) -> Returned<'_> {
-    if fail.open.get().is_some() {
-        let text = "fail: its block is open already";
-        return Err(fail.gil().raise(Kind::Runtime, text));
-    }
+    let (gil, is_closed) = (fail.gil(), fail.open.get().is_none());
+    gil.ensure(is_closed, Kind::Runtime, "fail: its block is open already")?;
     // Nothing is allocated from here on: the first request is the block's own.
     fail.open.set(faults::open(fail.spec.as_ref()));
-    if fail.open.get().is_none() {
-        let text = "fail: too many blocks are open";
-        return Err(fail.gil().raise(Kind::Runtime, text));
-    }
+    let is_open = fail.open.get().is_some();
+    gil.ensure(is_open, Kind::Runtime, "fail: too many blocks are open")?;
     Ok(fail.object().to_owned())
 }
 

@@ -22,10 +22,8 @@ const MOST: usize = 100;
 
 fn check_heap<'a>(this: This<'a, Module>) -> Returned<'a> {
     let gil = this.gil();
-    if !checked_blocks::is_on() {
-        let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
-        return Err(gil.raise(Kind::Runtime, text));
-    }
+    let text = "check_heap: expected --debug-hooks, over allocators on mimalloc";
+    gil.ensure(checked_blocks::is_on(), Kind::Runtime, text)?;
     // Nothing may be allocated while the heaps are looked at.
     let file = in_memory_of(c"pyhost-lines", stacks::ROOM).map_err(|error| {
         let advice = match error {

@@ -58,10 +58,9 @@ fn new<'a>(class: Class<'a, Limiter>, arguments: Arguments<'a>) -> Returned<'a> 
 }
 
 fn enter(limiter: This<'_, Limiter>) -> Returned<'_> {
-    if limiter.open.get().is_some() {
-        let text = "limit: its block is running already; expected one limit for each block";
-        return Err(limiter.gil().raise(Kind::Runtime, text));
-    }
+    let (gil, is_closed) = (limiter.gil(), limiter.open.get().is_none());
+    let text = "limit: its block is running already; expected one limit for each block";
+    gil.ensure(is_closed, Kind::Runtime, text)?;
     let limit = caps::CodeBlockLimit::here(limiter.bytes);
     match caps::enter(limiter.scope, limit, limiter.with_maps, heap::slot()) {
         Ok(number) => {

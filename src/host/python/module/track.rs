@@ -196,10 +196,8 @@ fn new<'a>(class: Class<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
 /// A function that tracks each call of another.
 fn wrap<'a>(function: &Object<'a>, scope: Scope, is_precise: bool) -> Returned<'a> {
     let gil = function.gil();
-    if !function.is_callable() {
-        let text = "track: expected a function to decorate, or account=NAME";
-        return Err(gil.raise(Kind::Type, text));
-    }
+    let text = "track: expected a function to decorate, or account=NAME";
+    gil.ensure(function.is_callable(), Kind::Type, text)?;
     let (account, is_precise) = (gil.text(scope.name())?, gil.bool(is_precise)?);
     library::attribute(gil, c"_wrap")?.call(&[function, &account, &is_precise])
 }
@@ -214,10 +212,9 @@ fn call<'a>(track: This<'a, Track>, arguments: Arguments<'a>) -> Returned<'a> {
 }
 
 fn enter(track: This<'_, Track>) -> Returned<'_> {
-    if let State::Open(_) = track.state.get() {
-        let text = "track: its block is running already; expected one track for each block";
-        return Err(track.gil().raise(Kind::Runtime, text));
-    }
+    let is_open = matches!(track.state.get(), State::Open(_));
+    let text = "track: its block is running already; expected one track for each block";
+    track.gil().ensure(!is_open, Kind::Runtime, text)?;
     track.forget();
     peak::watch_releases();
     let resident = resident_peak::look_in_block();
