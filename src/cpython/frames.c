@@ -143,9 +143,8 @@ int pyhost_is_fragile(int libraries_count)
     return 0;
 }
 
-/* Finds the handler that would get an error that is raised here: its frame and its place in the
-   code, both 0 if there is none. 0 if the thread runs no Python code, 2 if the error
-   would leave by a jump, else 1. */
+/* Finds the handler that would get an error that is raised here: its frame and its place in the code, both 0 if
+   there is none. 0 if the thread runs no Python code, 2 if the error would leave by a jump, else 1. */
 int pyhost_handler(uintptr_t *frame_out, intptr_t *handler_out)
 {
     frame_t *frame = innermost();

@@ -190,9 +190,8 @@ typedef _PyInterpreterFrame frame_t;
 
 #if PY_VERSION_HEX >= 0x030E0000
 
-/* Whether the running Python's frames are laid out as in the headers. The size of a code object
-   stands for its fields that are not published: the first traceable instruction and the table of
-   handlers. */
+/* Whether the running Python's frames are laid out as in the headers. The size of a code object stands for its
+   fields that are not published: the first traceable instruction and the table of handlers. */
 static int layout_is_known(void)
 {
     static int known = -1;
@@ -320,10 +319,9 @@ static intptr_t handler_of(frame_t *frame)
     return -1;
 }
 
-/* Whether the frame is at a backward jump where an error leaves past the handlers of the loop's body.
-   Up to 3.12 the check for pending calls follows the jump, and the handler is looked for one
-   instruction before its target. From 3.13 on it comes first: the jump of a `for` has the handler
-   around the loop, that of a `while` has none. */
+/* Whether the frame is at a backward jump where an error leaves past the handlers of the loop's body. Up to 3.12 the
+   check for pending calls follows the jump, and the handler is looked for one instruction before its target. From
+   3.13 on it comes first: the jump of a `for` has the handler around the loop, that of a `while` has none. */
 static int leaves_by_jump(frame_t *frame)
 {
     int unit = unit_of(frame);
