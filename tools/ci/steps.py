@@ -161,6 +161,7 @@ def on_newest(python, version, builds):
     yield script(f"a tree of processes under one cap on {version}", "tree_cap", *of_python, "--seconds", "20", seconds=30)
     yield script(f"workers replaced between two requests on {version}", "servers_at_cap", *of_python, "--servers", "gunicorn-sync",
                  "gunicorn-gthread", "--requests", "2000", file="recycling.py", processors=0.5, seconds=20)
+    yield script(f"examples to copy, and workflows, on {version}", "deploy", *of_python, processors=0.5, seconds=20)
     yield script(f"budgets of tasks and requests on {version}, a slice", "budgets", *of_python, "--slice", processors=0.5, seconds=40)
     yield step("libraries below a control group's limit, a slice", "bash", "-euc", 'site=$("${@:2}" libraries)\n'
                'exec python3 embed-tests/cgroup_limit/libraries.py --slice --host "$1" --site "$site"', "bash", host, *make, seconds=40,
