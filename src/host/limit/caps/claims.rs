@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
+/// The part of what no process has that a forked child begins with, at least and at most.
+const PART: u64 = 8;
+const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
 const PAUSE: u64 = 10;
 /// The largest sum of the windows that the threads of a starting Python have.
@@ -82,7 +85,7 @@ fn raise(bytes: u64) {
     }
 }
 
-/// The process's entry. A forked child gets one now, with what it begins with.
+/// The process's entry. A forked child gets one now, and a share to begin with.
 fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     let own = tree::entry();
     if own != 0 {
@@ -95,8 +98,11 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     }
     let entry = entry?;
     if tree::set_entry(entry) {
-        let left = shares.share(entry);
-        raise(left + shares.claim(entry, 0, RESERVE + tree::chunk(), shares.cap()));
+        let (left, cap) = (shares.share(entry), shares.cap());
+        // Not so much that the next ones could not begin.
+        let part = cap.saturating_sub(shares.sum()) / PART;
+        let want = part.clamp(LEAST_PART, RESERVE + tree::chunk());
+        raise(left + shares.claim(entry, 0, want, cap));
     }
     Some(entry)
 }
