@@ -127,6 +127,24 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
 }
 
 #[test]
+fn forked_children_can_begin_and_get_their_errors_though_the_tree_is_full() {
+    let code = "take(); kept.pop()
+def child():
+    data = None
+    try:
+        while True: data = (data, bytes(2000))
+    except MemoryError: data = None
+    os._exit(7)
+children = []
+for _ in range(16):
+    pid = os.fork()
+    if pid == 0: child()
+    children.append(pid)
+print(*(os.WEXITSTATUS(os.waitpid(pid, 0)[1]) for pid in children))";
+    assert_eq!(numbers(&run("begin.py", "tree=128M", code)), [7; 16]);
+}
+
+#[test]
 fn the_tree_lasts_when_its_first_host_has_ended() {
     let beside = folder("tree").join("lasts.txt");
     let _ = std::fs::remove_file(&beside);

@@ -10,17 +10,19 @@ files of --live, as pyhostctl does. It fails if a sum is above the cap, if a chi
 or for want of memory, or if the first process does not get nearly the whole cap in the end. A sum counts if all of its processes still
 lived after it: what a forked child began with is its parent's.
 
---cap 128M is a control: the cap is each process's own then, and the sum passes it. The last line is `ok` or what failed. Exit
+--cap 512M is a control: the cap is each process's own then, and the sum passes it. The last line is `ok` or what failed. Exit
 status: 0; 1 with what failed.
 """
 
 import argparse
+import contextlib
 import http.client
 import json
 import mmap
 import os
 import pathlib
 import random
+import select
 import signal
 import socket
 import struct
@@ -68,7 +70,8 @@ class Reader:
     """The live bytes of all processes of a directory."""
 
     def __init__(self, folder):
-        self.folder, self.files = folder, {}
+        # By the name of its file: the bytes, and a descriptor that is readable once it has ended.
+        self.folder, self.files, self.ends = folder, {}, select.poll()
 
     def live(self, data):
         """The live bytes of a process beyond those that it began with."""
@@ -86,23 +89,27 @@ class Reader:
         """The sum, and how many processes it is of; None if one of them has ended meanwhile."""
         names = {entry.name: entry.path for entry in os.scandir(self.folder) if entry.name.endswith(".live")}
         for name in self.files.keys() - names.keys():
-            del self.files[name]
-        for name, path in names.items():
-            if name not in self.files:
-                try:
-                    with open(path, "rb") as file:
-                        data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                except (OSError, ValueError):
-                    continue
-                if len(data) >= HEADER + OVERFLOW + LIVE.size:  # else it is being written
-                    self.files[name] = data
-        found = {}
-        for data in list(self.files.values()):
-            pid = struct.unpack_from("<i", data, PID)[0]
-            if is_alive(pid):
-                found[pid] = self.live(data)
-        whole = all(is_alive(pid) for pid in found)
-        return (sum(found.values()), len(found)) if whole else None
+            _, end = self.files.pop(name)
+            self.ends.unregister(end)
+            os.close(end)
+        for name in names.keys() - self.files.keys():
+            self.add(name, names[name])
+        ended = {end for end, _ in self.ends.poll(0)}
+        found = [self.live(data) for data, end in self.files.values() if end not in ended]
+        is_whole = {end for end, _ in self.ends.poll(0)} == ended
+        return (sum(found), len(found)) if is_whole else None
+
+    def add(self, name, path):
+        try:
+            with open(path, "rb") as file:
+                data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            if len(data) < HEADER + OVERFLOW + LIVE.size:
+                return  # it is being written
+            end = os.pidfd_open(struct.unpack_from("<i", data, PID)[0])
+        except (OSError, ValueError):
+            return  # it has ended
+        self.files[name] = data, end
+        self.ends.register(end, select.POLLIN)
 
 
 def ask(path, stop):
@@ -134,6 +141,8 @@ def children(folder, first):
 
 def watch(options, folder, live, first):
     """Reads and kills until the time is over; what was seen."""
+    with contextlib.suppress(PermissionError):
+        os.nice(-10)  # it reads as often beside many processes
     reader, cap = Reader(live), options.cap.rpartition("=")[2]
     cap = int(cap[:-1]) * {"M": MIB, "G": MIB << 10}[cap[-1]]
     seen = {"readings": 0, "in vain": 0, "above": 0, "highest": 0, "processes": 0, "kills": 0, "stood still": 0}
@@ -157,7 +166,7 @@ def watch(options, folder, live, first):
                 except ProcessLookupError:
                     pass
             next_kill = time.monotonic() + random.uniform(0.2, 0.6)
-        time.sleep(0.01)
+        time.sleep(0.005)
     seen["highest"] = round(seen["highest"] / MIB, 1)
     return seen
 
@@ -207,7 +216,7 @@ def main(arguments):
     failed += [f"{kind} does not end" for kind in answer["hung"]]
     failed += [f"a child stood still for {seen['stood still']:.0f} s"] if seen["stood still"] > 60 else []
     failed += [] if answer["whole"] is True else [f"not the whole cap comes back: {answer['whole']}"]
-    failed += [] if seen["readings"] > 10 * options.seconds else ["too few readings"]
+    failed += [] if seen["readings"] > 20 * options.seconds else ["too few readings"]
     print("\n".join(failed) or "ok")
     return not failed
 

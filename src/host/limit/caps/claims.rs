@@ -5,6 +5,7 @@ use super::limits;
 use super::shares::Shares;
 use super::tree::{self, RESERVE};
 use crate::bytes::Bytes;
+use crate::error::CANNOT_START;
 use crate::heap::{self, attend_to_caps, gate};
 use crate::ledger::{LEDGER, Scope, Slot};
 use pyhost_os::errno::{Errno, KeptErrno};
@@ -20,6 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
+/// The part of what no process has that a forked child begins with, at least and at most.
+const PART: u64 = 8;
+const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
 const PAUSE: u64 = 10;
 /// The largest sum of the windows that the threads of a starting Python have.
@@ -47,12 +51,8 @@ pub(super) fn claim(bytes: usize) -> bool {
     make_room(bytes as u64, bytes as u64 > SMALL)
 }
 
-/// Makes room for maps of libraries that have been touched, as far as the tree has it.
-pub(super) fn claim_for_maps(bytes: u64) {
-    make_room(bytes, false);
-}
-
-fn make_room(bytes: u64, is_whole: bool) -> bool {
+/// [`claim`], of all or nothing if `is_whole`, else as far as the tree has it.
+pub(super) fn make_room(bytes: u64, is_whole: bool) -> bool {
     let Some(shares) = tree::shares() else {
         return false;
     };
@@ -64,8 +64,8 @@ fn make_room(bytes: u64, is_whole: bool) -> bool {
     if lacks <= 0 {
         return true;
     }
-    let (least, want) = (lacks as u64, (lacks as u64).next_multiple_of(tree::chunk()));
-    let least = if is_whole { least } else { 0 };
+    let want = (lacks as u64).next_multiple_of(tree::chunk());
+    let least = if is_whole { lacks as u64 } else { 0 };
     let claim = |want| shares.claim(entry, least, want, tree::limit(shares));
     let mut got = claim(want);
     if got < lacks as u64 && free_ended(shares, entry, is_whole) {
@@ -82,21 +82,21 @@ fn raise(bytes: u64) {
     }
 }
 
-/// The process's entry. A forked child gets one now, with what it begins with.
+/// The process's entry. A forked child gets one now, and a share to begin with.
 fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     let own = tree::entry();
     if own != 0 {
         return Some(own);
     }
     let enter = || shares.enter(calls::getpid() as u32, own_mark());
-    let mut entry = enter();
-    if entry.is_none() && free_ended(shares, 0, false) {
-        entry = enter();
-    }
-    let entry = entry?;
+    let again = || free_ended(shares, 0, false).then(enter).flatten();
+    let entry = enter().or_else(again)?;
     if tree::set_entry(entry) {
-        let left = shares.share(entry);
-        raise(left + shares.claim(entry, 0, RESERVE + tree::chunk(), shares.cap()));
+        let (left, cap) = (shares.share(entry), shares.cap());
+        // Not so much that the next ones could not begin.
+        let part = cap.saturating_sub(shares.sum()) / PART;
+        let want = part.clamp(LEAST_PART, RESERVE + tree::chunk());
+        raise(left + shares.claim(entry, 0, want, cap));
     }
     Some(entry)
 }
@@ -168,14 +168,10 @@ pub(super) fn give_back() -> bool {
 
 /// Makes room for a request of a Python that starts, or ends the process: nothing can be refused yet.
 pub(super) fn claim_at_start(bytes: usize) {
-    if tree::shares().is_some() {
-        claim(bytes);
-        if limits::lacks_of_tree(bytes as u64 + WINDOWS) > RESERVE as i64 {
-            heap::end_start(
-                format_args!("cannot start: {NoRoom}"),
-                crate::error::CANNOT_START,
-            );
-        }
+    claim(bytes);
+    let lacks = || limits::lacks_of_tree(bytes as u64 + WINDOWS);
+    if tree::shares().is_some() && lacks() > RESERVE as i64 {
+        heap::end_start(format_args!("cannot start: {NoRoom}"), CANNOT_START);
     }
 }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What each process keeps below its height to handle an error.
 pub(super) const RESERVE: u64 = 2 << 20;
-/// The part of the cap that is left to forked children, so that each of them can begin.
-const KEPT: u64 = 32;
-/// A share grows and falls by this part of the cap.
-const CHUNKS: u64 = 512;
+/// The part of the cap that is left to forked children, so that each of them can begin, and its most.
+const KEPT: (u64, u64) = (32, 64 << 20);
+/// A share grows and falls by this part of the cap, and by so many bytes at most.
+const CHUNK: (u64, u64) = (512, 4 << 20);
 
 const NONE: u64 = u64::MAX;
 
@@ -55,8 +55,7 @@ pub(super) fn entry() -> usize {
 
 /// Gives the process its entry. Returns whether it had none.
 pub(super) fn set_entry(entry: usize) -> bool {
-    let set = STATE.entry.compare_exchange(0, entry, SeqCst, SeqCst);
-    set.is_ok()
+    (STATE.entry.compare_exchange(0, entry, SeqCst, SeqCst)).is_ok()
 }
 
 /// How high live bytes and maps may go; `None` without a tree.
@@ -88,12 +87,12 @@ pub(super) fn size() -> Option<u64> {
 
 /// By how many bytes a share grows and falls.
 pub(super) fn chunk() -> u64 {
-    size().map_or(1, |cap| cap / CHUNKS)
+    size().map_or(1, |cap| (cap / CHUNK.0).min(CHUNK.1))
 }
 
 /// How far claims may go together, but for the first of a forked child.
 pub(super) fn limit(shares: &Shares<'_>) -> u64 {
-    shares.cap() - shares.cap() / KEPT
+    shares.cap() - (shares.cap() / KEPT.0).min(KEPT.1)
 }
 
 /// Bytes of the cap that no process has.

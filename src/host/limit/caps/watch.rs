@@ -230,7 +230,7 @@ pub(super) fn measured(scope: Scope) -> Option<u64> {
 fn note_maps(bytes: u64) {
     let more = bytes.saturating_sub(limits::maps());
     if more > 0 {
-        claims::claim_for_maps(more);
+        claims::make_room(more, false);
     }
     limits::set_maps(bytes);
 }
