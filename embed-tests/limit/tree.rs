@@ -101,7 +101,7 @@ os.execv(sys.executable, [sys.executable, '-c', COMMON + 'print(take())'])";
 }
 
 #[test]
-fn what_is_freed_is_another_processs_at_once() {
+fn what_a_process_frees_another_one_gets_at_once() {
     let code = "take(most=70); first = int(host('print(take())'))
 give(); print(first, host('print(take())'))";
     let numbers = numbers(&run("freed.py", "tree=96M", code));
