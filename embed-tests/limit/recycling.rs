@@ -53,10 +53,12 @@ os.waitpid(master, 0); serve(3); print(stop)";
 fn garbage_is_collected_before_and_is_no_reason() {
     let code = "
 def keep(block):
-    cycle = [block]; cycle.append(cycle)
-serve(60); print(stop)";
-    let (out, said) = serve("24M", code);
-    assert_eq!((out.as_str(), said.as_str()), ("[]\n", ""));
+    for _ in range(COUNT): cycle = [bytearray(block)]; cycle.append(cycle)
+serve(40); print(stop)";
+    for count in ["1", "30"] {
+        let (out, said) = serve("24M", &code.replace("COUNT", count));
+        assert_eq!((out.as_str(), said.as_str()), ("[]\n", ""), "{count}");
+    }
 }
 
 #[test]

@@ -247,3 +247,36 @@ os.execv(sys.argv[1], [sys.argv[1], '--cap', 'tree=64M', '-c', 'import pyhost; p
     let line = "pyhost: --cap tree: no memory to share (File too large); the script runs with the cap as its own\n";
     assert_eq!(outcome.stderr, line);
 }
+
+#[test]
+fn what_is_given_back_is_whole_whatever_the_size_of_the_cap() {
+    let code = "import pyhost
+def turn():
+    for _ in range(500): rows = [bytes(50_000) for _ in range(40)]; del rows
+    for _ in range(500): block = bytearray(10 << 20); del block
+turn(); before = pyhost.headroom(); turn(); print((before - pyhost.headroom()) >> 20)";
+    for cap in ["tree=100MB", "tree=100M", "tree=99999999"] {
+        assert_eq!(numbers(&run("whole.py", cap, code)), [0], "{cap}");
+    }
+}
+
+#[test]
+fn a_cap_or_limit_of_the_process_counts_beside_the_trees_for_maps_too() {
+    let code = "import mmap, pyhost
+def maps():
+    made = []
+    try:
+        for _ in range(10):
+            made.append(mmap.mmap(-1, 20 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            made[-1].write(bytes(20 << 20))
+    except (OSError, MemoryError): pass
+    return len(made)
+with pyhost.limit('30M'): print(pyhost.headroom() >> 20, maps())
+pyhost.set_cap('96M'); print(pyhost.headroom() >> 20, maps())";
+    let numbers = numbers(&run("beside.py", "tree=1G", code));
+    assert!(numbers[0] <= 30 && numbers[1] <= 2, "{numbers:?}");
+    assert!(
+        (60..96).contains(&numbers[2]) && (2..5).contains(&numbers[3]),
+        "{numbers:?}"
+    );
+}

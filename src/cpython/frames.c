@@ -183,10 +183,13 @@ size_t pyhost_line(char *file, size_t room, int *line, int *frames)
     return length;
 }
 
-/* How many calls of Python the calling thread is in. */
+/* How many calls of Python the calling thread is in; as many as there may be if it runs another interpreter than the main one. */
 int pyhost_depth(void)
 {
     int depth = 0;
+    PyThreadState *thread = PyGILState_GetThisThreadState();
+    if (thread != NULL && thread->interp != PyInterpreterState_Main())
+        return DEPTH;
     for (frame_t *frame = innermost(); frame != NULL && depth < DEPTH; frame = caller(frame))
         depth++;
     return depth;

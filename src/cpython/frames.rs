@@ -51,7 +51,8 @@ unsafe extern "C" {
         line: *mut c_int,
     ) -> c_int;
 
-    /// How many calls of Python the calling thread is in; 0 too if this Python's frames cannot be read.
+    /// How many calls of Python the calling thread is in: of another interpreter than the main one 1,000; 0 too if this Python's
+    /// frames cannot be read.
     #[link_name = "pyhost_depth"]
     pub safe fn depth() -> c_int;
     /// Whether Python is being finalised.

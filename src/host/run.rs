@@ -220,7 +220,8 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     }
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
-    recycling::start(options.recycling, report::show_lines);
+    let are_waits_seen = native::mode() != Mode::Off && frames::signal_is_due().is_some();
+    recycling::start(options.recycling, are_waits_seen, report::show_lines);
     let python = allocators.python;
     let hooks = allocators.debug_hooks;
     let suppressions = std::mem::take(&mut options.leak_suppressions);

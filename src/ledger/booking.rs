@@ -76,6 +76,22 @@ impl Ledger {
         self.count_block(slot, account);
     }
 
+    /// Books by `book` until something else than the total refuses it, or until `makes_room` has made none: other threads may take
+    /// what it makes first.
+    pub fn book_making_room(
+        book: impl Fn() -> Result<(), Scope>,
+        makes_room: impl Fn() -> bool,
+    ) -> Result<(), Scope> {
+        let mut booked = book();
+        for _ in 0..64 {
+            if booked != Err(Scope::Total) || !makes_room() {
+                break;
+            }
+            booked = book();
+        }
+        booked
+    }
+
     /// Books a block that is `delta` bytes longer than it was, or shorter if below 0. The error is that of [`Ledger::book_slow`].
     pub fn rebook(
         &self,

@@ -4,7 +4,7 @@
 //! Any thread; the functions on blocks of a heap run inside the gate.
 
 use crate::host::{Request, host};
-use crate::ledger::{Account, LEDGER, Reach, Slot};
+use crate::ledger::{Account, LEDGER, Ledger, Reach, Slot};
 use crate::system_memory::{retention, small_pages};
 use crate::threads::thread_state::{state, thread_id};
 use crate::{GILS, bounded_heap, counts, mimalloc::gate, peak_watch, sizes::big_blocks};
@@ -153,13 +153,9 @@ pub(super) fn rebook(
         return true;
     }
     let delta = after as i64 - before as i64;
-    let rebook = || {
-        LEDGER
-            .rebook(slot, account, delta, &GILS, Reach::Hold)
-            .is_ok()
-    };
+    let rebook = || LEDGER.rebook(slot, account, delta, &GILS, Reach::Hold);
     let makes_room = || host().is_some_and(|host| (host.caps.make_room)(delta as usize));
-    if !(rebook() || makes_room() && rebook()) {
+    if Ledger::book_making_room(rebook, makes_room).is_err() {
         return false;
     }
     look_at_caps();

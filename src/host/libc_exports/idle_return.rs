@@ -93,10 +93,10 @@ fn in_parts(
     let is_long = nanoseconds.is_none_or(|nanoseconds| nanoseconds > FIRST);
     if is_long {
         caps::rests();
-        if recycling::is_on() && may_part(caller) && recycling::interrupts_wait() {
-            Errno(libc::EINTR).set();
-            return -1;
-        }
+    }
+    if recycling::is_on() && may_part(caller) && recycling::interrupts_wait() {
+        Errno(libc::EINTR).set();
+        return -1;
     }
     let begun = is_long.then(Wait::begins).flatten();
     let Some(begun) = begun.filter(|_| may_part(caller)) else {

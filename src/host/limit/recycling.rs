@@ -71,9 +71,13 @@ pyhost_os::state! {
     }
 }
 
-/// Watches the process from now on. `show_lines` writes the lines that have most to stderr, without allocating.
-pub fn start(settings: Option<RecycleSettings>, show_lines: fn()) {
-    if let Some(settings) = settings {
+/// Watches the process from now on, if its waits are seen. `show_lines` writes the lines that have most to stderr, without allocating.
+pub fn start(settings: Option<RecycleSettings>, are_waits_seen: bool, show_lines: fn()) {
+    if settings.is_some() && !are_waits_seen {
+        notice(format_args!(
+            "--recycle-at: waits are not seen by this Python, or with --malloc off; nothing is recycled"
+        ));
+    } else if let Some(settings) = settings {
         let _ = STATE.settings.set((settings, show_lines));
     }
 }
@@ -152,6 +156,9 @@ fn collect(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     gil.collect();
     heap::collect();
     STATE.collected_at.store(clock::monotonic(), Relaxed);
-    STATE.stage.store(COLLECTED, Relaxed);
+    let settings = STATE.settings.get();
+    let is_much = settings.is_some_and(|(it, _)| caps::live(Scope::Total) >= it.bytes);
+    let stage = if is_much { COLLECTED } else { BELOW };
+    STATE.stage.store(stage, Relaxed);
     Ok(())
 }

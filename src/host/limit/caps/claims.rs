@@ -3,7 +3,7 @@
 
 use super::limits;
 use super::shares::Shares;
-use super::tree::{self, RESERVE};
+use super::tree;
 use crate::bytes::Bytes;
 use crate::error::CANNOT_START;
 use crate::heap::{self, attend_to_caps, gate};
@@ -62,6 +62,8 @@ pub(super) fn make_room(bytes: u64, is_whole: bool) -> bool {
     };
     let lacks = limits::lacks_of_tree(bytes);
     if lacks <= 0 {
+        // Another thread may have set the ceiling by a lower height.
+        limits::combine(Scope::Total);
         return true;
     }
     let want = (lacks as u64).next_multiple_of(tree::chunk());
@@ -84,21 +86,29 @@ fn raise(bytes: u64) {
 
 /// The process's entry. A forked child gets one now, and a share to begin with.
 fn own_entry(shares: &Shares<'_>) -> Option<usize> {
-    let own = tree::entry();
+    let (own, id) = (tree::entry(), calls::getpid() as u32);
     if own != 0 {
-        return Some(own);
+        if shares.is_of(own, id) {
+            return Some(own);
+        }
+        // A system call has made this process, without what is done at a fork; or one that shares its memory was here.
+        if let Some(entry) = shares.entry_of(id) {
+            tree::replace_entry(entry);
+            return Some(entry);
+        }
+        tree::begin_child(tree::height().unwrap_or(0));
     }
-    let enter = || shares.enter(calls::getpid() as u32, own_mark());
+    let enter = || shares.enter(id, own_mark());
     let again = || free_ended(shares, 0, false).then(enter).flatten();
     let entry = enter().or_else(again)?;
     if tree::set_entry(entry) {
         let (left, cap) = (shares.share(entry), shares.cap());
         // Not so much that the next ones could not begin.
         let part = cap.saturating_sub(shares.sum()) / PART;
-        let want = part.clamp(LEAST_PART, RESERVE + tree::chunk());
+        let want = part.max(LEAST_PART);
         raise(left + shares.claim(entry, 0, want, cap));
     }
-    Some(entry)
+    Some(tree::entry())
 }
 
 /// Frees what processes that have ended had. Returns whether there was one.
@@ -135,6 +145,7 @@ fn runs(id: u32, marked: u64) -> bool {
     let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
     let path = CStr::from_bytes_with_nul(path).unwrap_or_default();
     match read_once(path, &mut room).map(mark) {
+        _ if id == 0 => false,
         Some(now) => now.is_some_and(|now| marked == 0 || [marked, marked & START].contains(&now)),
         None => calls::kill(id as i32, 0) == 0 || Errno::last() != Errno(libc::ESRCH),
     }
@@ -148,7 +159,7 @@ pub(super) fn give_back() -> bool {
     };
     let (entry, chunk) = (tree::entry(), tree::chunk());
     let spare = limits::lacks_of_tree(0).min(0).unsigned_abs();
-    if entry != 0 && spare >= 3 * chunk {
+    if entry != 0 && spare >= 3 * chunk && shares.is_of(entry, calls::getpid() as u32) {
         let bytes = tree::lower(spare - chunk);
         if bytes > 0 {
             limits::combine(Scope::Total);
@@ -170,7 +181,7 @@ pub(super) fn give_back() -> bool {
 pub(super) fn claim_at_start(bytes: usize) {
     claim(bytes);
     let lacks = || limits::lacks_of_tree(bytes as u64 + WINDOWS);
-    if tree::shares().is_some() && lacks() > RESERVE as i64 {
+    if tree::shares().is_some() && lacks() > tree::reserve() as i64 {
         heap::end_start(format_args!("cannot start: {NoRoom}"), CANNOT_START);
     }
 }

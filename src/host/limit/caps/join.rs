@@ -2,7 +2,7 @@
 //! The others find it by a variable, which says who has it open and by which number. If that process has ended, any other that has it will do.
 
 use super::claims::{NoRoom, claim, own_mark};
-use super::settings::Rules;
+use super::settings::{Rule, Rules};
 use super::shares::{Shares, WORDS};
 use super::start::Machine;
 use super::{limits, tree};
@@ -44,7 +44,13 @@ pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<
     let (file, shares) = match page {
         Ok(page) => page,
         Err(error) => {
-            rule.is_tree = false;
+            // Before the others: a cap of the process's own counts.
+            let own = Rule {
+                is_tree: false,
+                ..*rule
+            };
+            rules.0.retain(|rule| !rule.is_tree);
+            rules.0.insert(0, own);
             notice(format_args!(
                 "--cap tree: no memory to share ({error}); the script runs with the cap as its own"
             ));
@@ -62,7 +68,7 @@ pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<
         entry.map_or(0, |entry| shares.share(entry)),
     );
     limits::combine(Scope::Total);
-    let rest = START - tree::RESERVE - LEDGER.bound(Scope::Total).max(0) as u64;
+    let rest = START.saturating_sub(tree::RESERVE + LEDGER.bound(Scope::Total).max(0) as u64);
     match claim(rest as usize) {
         true => Ok(()),
         false => Err(Error::start(NoRoom.to_string())),
@@ -106,5 +112,11 @@ fn found() -> Option<Result<Fd, Errno>> {
     }
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     let names = processes.filter_map(|it| it.file_name().into_string().ok());
-    names.filter_map(|name| open(&name).ok()).next().map(Ok)
+    let found = names.filter_map(|name| open(&name).ok()).next();
+    if let (None, Err(error)) = (&found, first) {
+        notice(format_args!(
+            "--cap tree: cannot open the page of the tree of process {id} in /proc: {error}; the script begins a tree of its own"
+        ));
+    }
+    found.map(Ok)
 }

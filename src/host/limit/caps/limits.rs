@@ -193,13 +193,18 @@ impl Table {
 /// What stands for the number of a limit if the tree's cap is the ceiling.
 const TREE: u64 = 1 + LIMITS as u64;
 
-/// The height, the hold and the binding limit at a place of [`CapTable::fixed`]; with what the process has of its tree's cap.
+/// The height, the hold and the binding limit at a place of [`CapTable::fixed`].
+fn own(place: usize) -> [u64; 3] {
+    [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed))
+}
+
+/// [`own`], with what the process has of its tree's cap.
 fn fixed(place: usize) -> [u64; 3] {
-    let [cap, hold, limit] = [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed));
+    let [cap, hold, limit] = own(place);
     match tree::height().filter(|_| place == WITH_MAPS) {
         None => [cap, hold, limit],
         Some(height) => {
-            let begins = height.saturating_sub(tree::RESERVE);
+            let begins = height.saturating_sub(tree::reserve());
             let limit = if begins < hold { TREE } else { limit };
             [cap.min(height), hold.min(begins), limit]
         }
@@ -214,7 +219,8 @@ pub(super) fn is_trees() -> bool {
 /// By how much `more` bytes beside live bytes and maps would pass the begin of the reserve of what the process has of its
 /// tree's cap; below 0 if they would not.
 pub(super) fn lacks_of_tree(more: u64) -> i64 {
-    let need = LEDGER.bound(Scope::Total).max(0) as u64 + maps() + for_unwinding() + tree::RESERVE;
+    let need =
+        LEDGER.bound(Scope::Total).max(0) as u64 + maps() + for_unwinding() + tree::reserve();
     need.saturating_add(more).min(i64::MAX as u64) as i64 - tree::height().unwrap_or(0) as i64
 }
 
@@ -232,11 +238,12 @@ pub(super) fn combine_in_child() {
 /// What maps count against beside live bytes: the size of the cap or limit, and the sum from which on maps are refused, so
 /// that the reserve stays. Returns `None` if nothing that stands over the total counts them.
 pub(super) fn with_maps() -> Option<(u64, u64)> {
-    let [cap, hold, binding] = fixed(WITH_MAPS);
+    let [cap, hold, binding] = own(WITH_MAPS);
+    if let Some(reach) = tree::reach().filter(|&reach| reach < hold) {
+        return Some((tree::size()?, reach));
+    }
     match (binding as usize).checked_sub(1) {
         _ if hold == u64::MAX => None,
-        // What the process could have.
-        _ if binding == TREE => Some((tree::size()?, hold + tree::free())),
         None => Some((cap, hold)),
         Some(index) => Some((LABELS[index].get()?.bytes, hold)),
     }
@@ -435,11 +442,17 @@ const WINDOWS: i64 = 64 << 10;
 pub(super) fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     let hold = LEDGER.hold(scope)? as i64;
     LEDGER.close_windows(slot);
-    let free = match scope == Scope::Total && is_trees() {
-        true => tree::free() as i64,
-        false => 0,
+    let hold = match tree::reach().filter(|_| scope == Scope::Total) {
+        None => hold,
+        Some(reach) => {
+            let followed = STATE.followed.load(Relaxed);
+            let reserve = reserve(scope, followed).min(followed_reserve());
+            let with_maps = own(WITH_MAPS)[1].min(reach).saturating_sub(maps());
+            let own = own(scope.index())[1].min(followed.saturating_sub(reserve));
+            own.min(with_maps) as i64
+        }
     };
-    Some((hold + free - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
+    Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 
 /// The limit of a block of code that is a scope's ceiling; None if its cap is, or if it has no ceiling. Any

@@ -41,7 +41,7 @@ pub use start::start;
 pub use watch::measure_maps_by;
 
 use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
-use crate::ledger::{Account, Gils, LEDGER, Reach, Scope, Slot};
+use crate::ledger::{Account, Gils, LEDGER, Ledger, Reach, Scope, Slot};
 use python::{is_connected, python};
 
 /// What becomes of a request under a cap.
@@ -67,8 +67,9 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
         external::read(true);
         booked = book(Reach::Hold);
     }
-    if booked == Err(Scope::Total) && claims::claim(request.bytes) {
-        booked = book(Reach::Hold);
+    if booked == Err(Scope::Total) && tree::shares().is_some() {
+        let makes_room = || claims::claim(request.bytes);
+        booked = Ledger::book_making_room(|| book(Reach::Hold), makes_room);
     }
     match booked {
         Ok(()) => {
@@ -95,11 +96,15 @@ fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         Some(_) if is_connected() => {
             external::read(true);
-            let mut scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
-            if scope == Some(Scope::Total) && claims::claim(bytes) {
-                scope = LEDGER.lacks_room(account, bytes, Reach::Hold);
+            let lacks = || match LEDGER.lacks_room(account, bytes, Reach::Hold) {
+                Some(scope) => Err(scope),
+                None => Ok(()),
+            };
+            let fits = Ledger::book_making_room(lacks, || claims::claim(bytes));
+            match fits {
+                Ok(()) => true,
+                Err(scope) => admission::is_small_enough(slot, account, bytes, scope),
             }
-            scope.is_none_or(|scope| admission::is_small_enough(slot, account, bytes, scope))
         }
         _ => true,
     }

@@ -16,8 +16,14 @@ pub const WORDS: usize = 2048;
 
 /// Shares are counted in these.
 pub const UNIT: u64 = 1 << 10;
-/// The place of the process's id, above its share.
+/// The place of the process's id, above its share. The highest bit is another one after an exec.
 const ID: u32 = 40;
+const EXEC: u64 = 1 << 63;
+
+/// The share in a word, in units, and the id.
+fn parts(word: u64) -> (u64, u32) {
+    (word & ((1 << ID) - 1), ((word & !EXEC) >> ID) as u32)
+}
 
 /// How often a claim tries again that was in the way of another.
 const ATTEMPTS: usize = 64;
@@ -48,7 +54,18 @@ impl Shares<'_> {
 
     /// The bytes that an entry has.
     pub fn share(&self, entry: usize) -> u64 {
-        (self.word(entry).load(SeqCst) & ((1 << ID) - 1)) * UNIT
+        parts(self.word(entry).load(SeqCst)).0 * UNIT
+    }
+
+    /// The entry of the process with this id.
+    pub fn entry_of(&self, id: u32) -> Option<usize> {
+        let is_of = |&entry: &usize| parts(self.word(entry).load(SeqCst)).1 == id;
+        self.used().find(is_of)
+    }
+
+    /// Whether an entry is that of the process with this id.
+    pub fn is_of(&self, entry: usize, id: u32) -> bool {
+        parts(self.word(entry).load(SeqCst)).1 == id
     }
 
     /// The bytes of all entries but `own`, and how many processes have them.
@@ -69,13 +86,15 @@ impl Shares<'_> {
     /// free one. `None` if all are used.
     pub fn enter(&self, id: u32, mark: u64) -> Option<usize> {
         let own = u64::from(id) << ID;
-        let is_own = |&entry: &usize| self.word(entry).load(SeqCst) >> ID == u64::from(id);
         let is_taken = |&entry: &usize| {
             let word = self.word(entry);
             word.load(SeqCst) == 0 && word.compare_exchange(0, own, SeqCst, SeqCst).is_ok()
         };
         let mut all = 1..self.0.len() / 2;
-        let entry = self.used().find(is_own).or_else(|| all.find(is_taken))?;
+        let before = self.entry_of(id);
+        // Who has judged what the process was before the exec does not free its entry.
+        let _ = before.map(|entry| self.word(entry).fetch_xor(EXEC, SeqCst));
+        let entry = before.or_else(|| all.find(is_taken))?;
         self.0[1].fetch_max(entry as u64, SeqCst);
         self.0[2 * entry + 1].store(mark, SeqCst);
         Some(entry)
@@ -104,7 +123,9 @@ impl Shares<'_> {
 
     /// Takes whole units off the share of an entry, which has them.
     pub fn give_back(&self, entry: usize, bytes: u64) {
-        self.word(entry).fetch_sub(bytes / UNIT, SeqCst);
+        let units = bytes / UNIT;
+        let less = |word| (parts(word).0 >= units).then(|| word - units);
+        let _ = self.word(entry).fetch_update(SeqCst, SeqCst, less);
     }
 
     /// Frees the entries of processes that have ended, which `runs` says of an id and what tells it from others, 0 if that is
@@ -113,11 +134,11 @@ impl Shares<'_> {
         let mut is_any = false;
         for entry in self.used().filter(|&entry| entry != own) {
             let (word, mark) = (self.word(entry), &self.0[2 * entry + 1]);
-            let before = word.load(SeqCst);
-            if before != 0 && !runs((before >> ID) as u32, mark.load(SeqCst)) {
+            let (before, marked) = (word.load(SeqCst), mark.load(SeqCst));
+            if before != 0 && !runs(parts(before).1, marked) {
                 // First: who takes the entry next has not noted its own yet.
-                mark.store(0, SeqCst);
-                is_any |= word.compare_exchange(before, 0, SeqCst, SeqCst).is_ok();
+                is_any |= mark.compare_exchange(marked, 0, SeqCst, SeqCst).is_ok()
+                    && word.compare_exchange(before, 0, SeqCst, SeqCst).is_ok();
             }
         }
         is_any

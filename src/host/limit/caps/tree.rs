@@ -1,7 +1,7 @@
 //! What this process has of the cap of its tree (`--cap tree=SIZE`): its entry in the page that the tree shares, and the height up to
 //! which its live bytes and the maps of libraries may go. A forked child pays for what it has beyond what lived at the fork.
 
-use super::shares::Shares;
+use super::shares::{Shares, UNIT};
 use crate::bytes::Bytes;
 use std::fmt;
 use std::sync::OnceLock;
@@ -29,6 +29,17 @@ pyhost_os::state! {
     }
 }
 
+/// What the process keeps below its height: of a share that is small, as a forked child's at first, half.
+pub(super) fn reserve() -> u64 {
+    let own = height().unwrap_or(NONE) - STATE.inherited.load(Relaxed);
+    RESERVE.min(own / 2)
+}
+
+/// How far live bytes and maps could go before the reserve, if the process got all that is free.
+pub(super) fn reach() -> Option<u64> {
+    Some(height()?.saturating_sub(reserve()) + free())
+}
+
 /// The page of the tree, if the process is in one.
 pub(super) fn shares() -> Option<&'static Shares<'static>> {
     STATE.shares.get()
@@ -51,6 +62,11 @@ pub(super) fn begin_child(inherited: u64) {
 /// The process's entry; 0 if it has none.
 pub(super) fn entry() -> usize {
     STATE.entry.load(SeqCst)
+}
+
+/// Puts the process's own entry in the place of another's.
+pub(super) fn replace_entry(entry: usize) {
+    STATE.entry.store(entry, SeqCst);
 }
 
 /// Gives the process its entry. Returns whether it had none.
@@ -85,9 +101,9 @@ pub(super) fn size() -> Option<u64> {
     shares().map(Shares::cap)
 }
 
-/// By how many bytes a share grows and falls.
+/// By how many bytes a share grows and falls: whole units.
 pub(super) fn chunk() -> u64 {
-    size().map_or(1, |cap| (cap / CHUNK.0).min(CHUNK.1))
+    size().map_or(UNIT, |cap| (cap / CHUNK.0).min(CHUNK.1) / UNIT * UNIT)
 }
 
 /// How far claims may go together, but for the first of a forked child.
