@@ -12,16 +12,11 @@ use crate::bytes::Bytes;
 use crate::cpython::functions::add_pending_call;
 use crate::cpython::objects::{Gil, Raised};
 use crate::cpython::{frames, threads};
-use crate::descriptor::notice;
-use crate::ledger::Scope;
-use crate::limit::caps;
-use crate::{heap, process};
-use pyhost_os::signals::signal_name;
-use pyhost_os::{calls, clock};
-use std::ffi::c_int;
-use std::sync::OnceLock;
+use crate::{descriptor::notice, heap, ledger::Scope, limit::caps, process};
+use pyhost_os::{calls, clock, signals::signal_name};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
+use std::{ffi::c_int, sync::OnceLock};
 
 /// The signal by which a process asks to be replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,10 +82,9 @@ pub fn forked() {
     STATE.stage.store(BELOW, Relaxed);
     STATE.least.store(u64::MAX, Relaxed);
     STATE.waits.store(0, Relaxed);
-    STATE
-        .depths
-        .iter()
-        .for_each(|it| it.store(c_int::MAX, Relaxed));
+    for depth in &STATE.depths {
+        depth.store(c_int::MAX, Relaxed);
+    }
 }
 
 /// Whether the process may yet be recycled.
@@ -113,25 +107,22 @@ pub fn interrupts_wait() -> bool {
         return false;
     }
     let stage = STATE.stage.load(Relaxed);
-    if stage == BELOW && clock::monotonic() > STATE.collected_at.load(Relaxed) + PAUSE {
-        let is_asked = add_pending_call(collect);
-        STATE
-            .stage
-            .store(if is_asked { COLLECTING } else { BELOW }, Relaxed);
+    let is_due = || clock::monotonic() > STATE.collected_at.load(Relaxed) + PAUSE;
+    if stage == BELOW && is_due() && add_pending_call(collect) {
+        STATE.stage.store(COLLECTING, Relaxed);
     }
     if stage != COLLECTED {
         return false;
     }
     let (own, live, size) = (process::id(), Bytes(live), Bytes(settings.bytes));
+    STATE.stage.store(DONE, Relaxed);
     if least > settings.bytes / 4 * 3 {
-        STATE.stage.store(DONE, Relaxed);
         let least = Bytes(least);
         notice(format_args!(
             "--recycle-at {size}: process {own} goes on with {live} live, since it never had less than {least}"
         ));
         return false;
     }
-    STATE.stage.store(DONE, Relaxed);
     let (signal, least) = (settings.signal as c_int, Bytes(least));
     notice(format_args!(
         "process {own} recycled by {}: {live} live while it waits for work, {least} at least, --recycle-at {size}",

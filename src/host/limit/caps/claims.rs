@@ -1,23 +1,16 @@
 //! How a process gets more of its tree's cap, at the point where a request would be refused otherwise, and gives back what it does
 //! not need. Inside the allocator, on any thread.
 
-use super::limits;
-use super::shares::Shares;
-use super::tree;
-use crate::bytes::Bytes;
-use crate::error::CANNOT_START;
+use super::{limits, shares::Shares, tree};
 use crate::heap::{self, attend_to_caps, gate};
 use crate::ledger::{LEDGER, Scope, Slot};
+use crate::{bytes::Bytes, error::CANNOT_START};
 use pyhost_os::errno::{Errno, KeptErrno};
-use pyhost_os::format::format_into;
 use pyhost_os::process::small_file::{number, read_once};
-use pyhost_os::process::stat_fields;
-use pyhost_os::{calls, clock};
+use pyhost_os::{calls, clock, format::format_into, process::stat_fields};
 use pyhost_record::directory::start_if_it_runs;
-use std::ffi::CStr;
-use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{ffi::CStr, fmt};
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
@@ -38,10 +31,8 @@ pub(super) struct NoRoom;
 impl fmt::Display for NoRoom {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cap = Bytes(tree::size().unwrap_or(0));
-        write!(
-            out,
-            "the cap of {cap} of its tree (--cap tree) has no room for another process"
-        )?;
+        write!(out, "the cap of {cap} of its tree (--cap tree) ")?;
+        out.write_str("has no room for another process")?;
         tree::others().map_or(Ok(()), |others| write!(out, "; {others}"))
     }
 }

@@ -96,15 +96,14 @@ fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     match LEDGER.lacks_room(account, bytes, Reach::Hold) {
         Some(_) if is_connected() => {
             external::read(true);
-            let lacks = || match LEDGER.lacks_room(account, bytes, Reach::Hold) {
-                Some(scope) => Err(scope),
-                None => Ok(()),
+            let lacks = || {
+                LEDGER
+                    .lacks_room(account, bytes, Reach::Hold)
+                    .map_or(Ok(()), Err)
             };
             let fits = Ledger::book_making_room(lacks, || claims::claim(bytes));
-            match fits {
-                Ok(()) => true,
-                Err(scope) => admission::is_small_enough(slot, account, bytes, scope),
-            }
+            let is_small = |scope| admission::is_small_enough(slot, account, bytes, scope);
+            fits.is_ok() || fits.is_err_and(is_small)
         }
         _ => true,
     }

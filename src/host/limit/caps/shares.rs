@@ -59,8 +59,7 @@ impl Shares<'_> {
 
     /// The entry of the process with this id.
     pub fn entry_of(&self, id: u32) -> Option<usize> {
-        let is_of = |&entry: &usize| parts(self.word(entry).load(SeqCst)).1 == id;
-        self.used().find(is_of)
+        self.used().find(|&entry| self.is_of(entry, id))
     }
 
     /// Whether an entry is that of the process with this id.
@@ -93,7 +92,7 @@ impl Shares<'_> {
         let mut all = 1..self.0.len() / 2;
         let before = self.entry_of(id);
         // Who has judged what the process was before the exec does not free its entry.
-        let _ = before.map(|entry| self.word(entry).fetch_xor(EXEC, SeqCst));
+        let _ = before.map(|entry| self.word(entry).fetch_add(EXEC, SeqCst));
         let entry = before.or_else(|| all.find(is_taken))?;
         self.0[1].fetch_max(entry as u64, SeqCst);
         self.0[2 * entry + 1].store(mark, SeqCst);
@@ -137,7 +136,8 @@ impl Shares<'_> {
             let (before, marked) = (word.load(SeqCst), mark.load(SeqCst));
             if before != 0 && !runs(parts(before).1, marked) {
                 // First: who takes the entry next has not noted its own yet.
-                is_any |= mark.compare_exchange(marked, 0, SeqCst, SeqCst).is_ok()
+                let unmarked = mark.compare_exchange(marked, 0, SeqCst, SeqCst);
+                is_any |= matches!(unmarked, Ok(_) | Err(0))
                     && word.compare_exchange(before, 0, SeqCst, SeqCst).is_ok();
             }
         }

@@ -128,15 +128,11 @@ pub struct Others(u64, u32);
 
 impl fmt::Display for Others {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Others(bytes, processes) = *self;
+        let (bytes, processes) = (Bytes(self.0), self.1);
         match processes {
             0 => out.write_str("no other process has any of it"),
-            1 => write!(out, "another process has {} of it", Bytes(bytes)),
-            _ => write!(
-                out,
-                "{processes} other processes have {} of it",
-                Bytes(bytes)
-            ),
+            1 => write!(out, "another process has {bytes} of it"),
+            _ => write!(out, "{processes} other processes have {bytes} of it"),
         }
     }
 }

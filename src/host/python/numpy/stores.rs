@@ -47,27 +47,21 @@ impl Store for Mimalloc {
     }
 }
 
-pub struct Pool;
+macro_rules! store_of {
+    ($($module:ident $name:ident),*) => {$(
+        pub struct $name;
 
-impl Store for Pool {
-    const REALLOCATE: Reallocate = pool::reallocate;
-    const FREE: Free = pool::free;
+        impl Store for $name {
+            const REALLOCATE: Reallocate = $module::reallocate;
+            const FREE: Free = $module::free;
 
-    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        pool::allocate(size, ZERO)
-    }
+            fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
+                $module::allocate(size, ZERO)
+            }
+        }
+    )*};
 }
-
-pub struct Bfc;
-
-impl Store for Bfc {
-    const REALLOCATE: Reallocate = region::reallocate;
-    const FREE: Free = region::free;
-
-    fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        region::allocate(size, ZERO)
-    }
-}
+store_of!(pool Pool, region Bfc);
 
 /// The malloc behind the host's own: libc's, or a preloaded one. NumPy's own default, but for its
 /// cache of small blocks.
