@@ -67,7 +67,9 @@ fn steps() -> Vec<Step> {
                 variables: [&job["env"], &step["env"]].map(variables).concat(),
             });
         } else {
-            assert!(step["uses"].as_str().unwrap().contains("@v"), "{step}");
+            // By a commit, with the version beside it.
+            let (_, commit) = step["uses"].as_str().unwrap().split_once('@').unwrap();
+            assert_eq!(commit.len(), 40, "{step}");
         }
     }
     found
