@@ -208,14 +208,11 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     cap_errors::deliver(gil, report::first_refusal, exit_report::end_exhausted);
     exit_report::watch_peak(gil);
     live::lines::python_started();
-    let is_capped = !options.caps.hard.0.is_empty();
-    if is_capped || options.region.size.is_some() {
+    if !options.caps.hard.0.is_empty() || options.region.size.is_some() {
         process::loaded::load_unwinder();
         if let Some(why) = unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED) {
             notice(format_args!("--cap, --region: {why}"));
         }
-    }
-    if is_capped {
         cap_errors::prepare_errors(gil);
     }
     caps::measure_maps_by(mapped::resident, mapped::purge);

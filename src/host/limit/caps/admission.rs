@@ -165,7 +165,7 @@ const STEPS: (i64, i64) = (16, 2);
 const FOR_HANDLING: i64 = 8;
 const LAST: i64 = 32;
 /// The part of a slice by which a thread has given back much: of a request that is refused near its begin, little is there to be freed.
-const GIVEN_BACK: i64 = 8;
+const GIVEN_BACK: i64 = 2;
 /// A thread is innocent if another has so many times as much.
 const INNOCENT: i64 = 8;
 
