@@ -141,7 +141,9 @@ fn a_kernel_under_the_host_shows_what_a_cell_does_by_account_and_by_line() {
     let html = texts(&outputs[10], "text/html").concat();
     let source = "return\u{a0}bytes(5_000_000)";
     let row = html.lines().find(|row| row.contains(source)).expect(&html);
-    assert!(row.contains("+5.0 MiB") && row.contains(">obj<"), "{row}");
+    // With `*` if another of the kernel's threads allocated meanwhile.
+    let account = row.contains(">obj<") || row.contains(">obj*<");
+    assert!(row.contains("+5.0 MiB") && account, "{row}");
     assert!(html.contains("lines of grow, Cell In[11]"), "{html}");
     assert!(texts(&outputs[13], "stderr")[0].contains("Line magic function `%pyhost` not found"));
 }
