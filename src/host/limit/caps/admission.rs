@@ -165,7 +165,7 @@ const STEPS: (i64, i64) = (16, 2);
 const FOR_HANDLING: i64 = 8;
 const LAST: i64 = 32;
 /// The part of a slice by which a thread has given back much: of a request that is refused near its begin, little is there to be freed.
-const GIVEN_BACK: i64 = 2;
+const GIVEN_BACK: i64 = 8;
 /// A thread is innocent if another has so many times as much.
 const INNOCENT: i64 = 8;
 
@@ -677,7 +677,7 @@ pub fn notice(slot: &Slot) -> Notice {
 pub fn error_ended(slot: &Slot) {
     PART.with(|part| {
         part.errors.set(part.errors.get().wrapping_add(1));
-        // What the thread has freed lies in its window: its next request that is looked at may come when it has as much again.
+        // The thread may allocate what it has freed without a look: at the next look its live bytes may be as high again.
         if let Some(scope) = shortages::scope_of(part.shortage.get()) {
             part.note_live(slot.live(), scope);
         }

@@ -14,7 +14,7 @@ use std::{ffi::CStr, fmt};
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
-/// The part of what no process has that a forked child begins with, at least and at most.
+/// A forked child begins with this part of what no process has, and with so many bytes at least.
 const PART: u64 = 8;
 const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
@@ -96,7 +96,7 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
         let (left, cap) = (shares.share(entry), shares.cap());
         // Not so much that the next ones could not begin.
         let part = cap.saturating_sub(shares.sum()) / PART;
-        let want = part.max(LEAST_PART);
+        let want = part.clamp(LEAST_PART, tree::RESERVE + tree::chunk());
         raise(left + shares.claim(entry, 0, want, cap));
     }
     Some(tree::entry())
