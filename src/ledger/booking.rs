@@ -76,13 +76,13 @@ impl Ledger {
         self.count_block(slot, account);
     }
 
-    /// Books by `book` until something else than the total refuses it, or until `makes_room` has made none: other threads may take
-    /// what it makes first.
+    /// Calls `book` again as long as the total refuses it and `makes_room` makes some, which other threads may take first. `booked` is
+    /// what it has returned.
     pub fn book_making_room(
+        mut booked: Result<(), Scope>,
         book: impl Fn() -> Result<(), Scope>,
         makes_room: impl Fn() -> bool,
     ) -> Result<(), Scope> {
-        let mut booked = book();
         for _ in 0..64 {
             if booked != Err(Scope::Total) || !makes_room() {
                 break;

@@ -155,7 +155,7 @@ pub(super) fn rebook(
     let delta = after as i64 - before as i64;
     let rebook = || LEDGER.rebook(slot, account, delta, &GILS, Reach::Hold);
     let makes_room = || host().is_some_and(|host| (host.caps.make_room)(delta as usize));
-    if Ledger::book_making_room(rebook, makes_room).is_err() {
+    if Ledger::book_making_room(rebook(), rebook, makes_room).is_err() {
         return false;
     }
     look_at_caps();

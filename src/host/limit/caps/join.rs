@@ -17,7 +17,7 @@ use std::os::fd::RawFd;
 
 /// Names the page of the tree: a process that has it open, its number there, its device and its inode.
 const VARIABLE: &str = "PYHOST_TREE";
-/// What a process has before Python is started.
+/// Bytes of the cap that a process needs to start.
 const START: u64 = 8 << 20;
 /// The least cap of a tree.
 const LEAST: u64 = 2 * START;
@@ -86,7 +86,7 @@ fn mapped(file: Fd) -> Result<(Fd, Shares<'static>), Errno> {
     Ok((file, Shares(words.leak())))
 }
 
-/// Opens the page that the variable names. Returns `None` if there is none, or if all processes of the tree have ended.
+/// Opens the page of the tree that the variable names. Returns `None` if the variable names no page, or if no process in `/proc` has it.
 fn found() -> Option<Result<Fd, Errno>> {
     let text = std::env::var(VARIABLE).ok()?;
     let words: Result<Vec<u64>, _> = text.split(':').map(str::parse).collect();

@@ -193,20 +193,16 @@ impl Table {
 /// What stands for the number of a limit if the tree's cap is the ceiling.
 const TREE: u64 = 1 + LIMITS as u64;
 
-/// The height, the hold and the binding limit at a place of [`CapTable::fixed`].
-fn own(place: usize) -> [u64; 3] {
-    [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed))
-}
-
-/// [`own`], with what the process has of its tree's cap.
-fn fixed(place: usize) -> [u64; 3] {
-    let [cap, hold, limit] = own(place);
+/// The height, the hold and the binding limit at a place of [`CapTable::fixed`]; with what the process has of its tree's cap, and
+/// `more` of it.
+fn fixed(place: usize, more: u64) -> [u64; 3] {
+    let [cap, hold, limit] = [0, 1, 2].map(|part| STATE.fixed[place][part].load(Relaxed));
     match tree::height().filter(|_| place == WITH_MAPS) {
         None => [cap, hold, limit],
         Some(height) => {
-            let begins = height.saturating_sub(tree::reserve());
+            let begins = height.saturating_sub(tree::reserve()) + more;
             let limit = if begins < hold { TREE } else { limit };
-            [cap.min(height), hold.min(begins), limit]
+            [cap.min(height + more), hold.min(begins), limit]
         }
     }
 }
@@ -238,12 +234,10 @@ pub(super) fn combine_in_child() {
 /// What maps count against beside live bytes: the size of the cap or limit, and the sum from which on maps are refused, so
 /// that the reserve stays. Returns `None` if nothing that stands over the total counts them.
 pub(super) fn with_maps() -> Option<(u64, u64)> {
-    let [cap, hold, binding] = own(WITH_MAPS);
-    if let Some(reach) = tree::reach().filter(|&reach| reach < hold) {
-        return Some((tree::size()?, reach));
-    }
+    let [cap, hold, binding] = fixed(WITH_MAPS, tree::free());
     match (binding as usize).checked_sub(1) {
         _ if hold == u64::MAX => None,
+        _ if binding == TREE => Some((tree::size()?, hold)),
         None => Some((cap, hold)),
         Some(index) => Some((LABELS[index].get()?.bytes, hold)),
     }
@@ -258,7 +252,7 @@ pub(super) fn maps() -> u64 {
 /// allocator.
 pub(super) fn set_maps(bytes: u64) {
     let before = STATE.maps.swap(bytes, Relaxed);
-    let [height, begins, _] = fixed(WITH_MAPS);
+    let [height, begins, _] = fixed(WITH_MAPS, 0);
     let live = LEDGER.bound(Scope::Total).max(0) as u64;
     let half = begins.saturating_add((height - begins) / 2);
     if live + bytes <= begins {
@@ -277,30 +271,29 @@ pub(super) fn set_maps(bytes: u64) {
 
 /// The cap of a scope, and the bytes of libraries' maps that it counts.
 pub(super) fn cap_and_maps(scope: Scope) -> (u64, u64) {
-    let ([cap, hold, _], maps) = (fixed(WITH_MAPS), maps());
+    let ([cap, hold, _], maps) = (fixed(WITH_MAPS, 0), maps());
     let is_lower = |other: u64| hold != u64::MAX && hold.saturating_sub(maps) <= other;
     match scope {
-        Scope::Total if is_lower(fixed(scope.index())[1]) => (cap, maps),
+        Scope::Total if is_lower(fixed(scope.index(), 0)[1]) => (cap, maps),
         _ => (LEDGER.cap(scope).unwrap_or(0), 0),
     }
 }
 
-/// Makes the lower of the fixed heights and of what is followed the ledger's ceiling.
-pub(super) fn combine(scope: Scope) {
-    STATE.combining.fetch_add(1, SeqCst);
-    let [mut cap, mut hold, mut binding] = fixed(scope.index());
+/// The lowest of the fixed heights and of what is followed, if the process had `more` of its tree's cap: the height, where its
+/// reserve begins, and the binding limit.
+fn lowest(scope: Scope, more: u64) -> [u64; 3] {
+    let [mut cap, mut hold, mut binding] = fixed(scope.index(), more);
     let followed = STATE.followed.load(Relaxed);
-    if let (Scope::Total, [height, begins, limit]) = (scope, fixed(WITH_MAPS))
+    if let (Scope::Total, [height, begins, limit]) = (scope, fixed(WITH_MAPS, more))
         && begins != u64::MAX
     {
         let for_live = begins.saturating_sub(maps()).max(STATE.least.load(Relaxed));
         cap = cap.min(for_live + (height - begins));
-        cap = cap.min(tree::height().unwrap_or(cap));
+        cap = cap.min(tree::height().map_or(cap, |height| height + more));
         if for_live < hold {
             (hold, binding) = (for_live, limit);
         }
     }
-    STATE.binding[scope.index()].store(binding as usize, Relaxed);
     if let Scope::Total | Scope::Account(Account::Obj) = scope
         && hold != u64::MAX
     {
@@ -312,6 +305,14 @@ pub(super) fn combine(scope: Scope) {
         let reserve = reserve(scope, followed).min(own) + for_unwinding();
         hold = hold.min(followed.saturating_sub(reserve));
     }
+    [cap, hold, binding]
+}
+
+/// Makes the lowest of what stands over a scope the ledger's ceiling.
+pub(super) fn combine(scope: Scope) {
+    STATE.combining.fetch_add(1, SeqCst);
+    let [cap, hold, binding] = lowest(scope, 0);
+    STATE.binding[scope.index()].store(binding as usize, Relaxed);
     let ceiling = (hold != u64::MAX).then_some(cap);
     LEDGER.set_ceiling(scope, ceiling, cap - hold.min(cap));
     STATE.combining.fetch_sub(1, SeqCst);
@@ -440,18 +441,10 @@ const WINDOWS: i64 = 64 << 10;
 /// Bytes that may still be booked to a scope before its reserve, by the bytes that all threads have
 /// published. Returns `None` if the scope has no ceiling. `slot` is the calling thread's.
 pub(super) fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
-    let hold = LEDGER.hold(scope)? as i64;
+    LEDGER.hold(scope)?;
     LEDGER.close_windows(slot);
-    let hold = match tree::reach().filter(|_| scope == Scope::Total) {
-        None => hold,
-        Some(reach) => {
-            let followed = STATE.followed.load(Relaxed);
-            let reserve = reserve(scope, followed).min(followed_reserve());
-            let with_maps = own(WITH_MAPS)[1].min(reach).saturating_sub(maps());
-            let own = own(scope.index())[1].min(followed.saturating_sub(reserve));
-            own.min(with_maps) as i64
-        }
-    };
+    let [cap, hold, _] = lowest(scope, tree::free());
+    let hold = hold.min(cap) as i64;
     Some((hold - LEDGER.bound(scope) - WINDOWS).max(0) as u64)
 }
 

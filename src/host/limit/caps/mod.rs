@@ -67,10 +67,8 @@ fn book(slot: &Slot, request: &Request, gils: &Gils) -> bool {
         external::read(true);
         booked = book(Reach::Hold);
     }
-    if booked == Err(Scope::Total) && tree::shares().is_some() {
-        let makes_room = || claims::claim(request.bytes);
-        booked = Ledger::book_making_room(|| book(Reach::Hold), makes_room);
-    }
+    let makes_room = || claims::claim(request.bytes);
+    booked = Ledger::book_making_room(booked, || book(Reach::Hold), makes_room);
     match booked {
         Ok(()) => {
             look_at_caps();
@@ -101,7 +99,7 @@ fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
                     .lacks_room(account, bytes, Reach::Hold)
                     .map_or(Ok(()), Err)
             };
-            let fits = Ledger::book_making_room(lacks, || claims::claim(bytes));
+            let fits = Ledger::book_making_room(lacks(), lacks, || claims::claim(bytes));
             let is_small = |scope| admission::is_small_enough(slot, account, bytes, scope);
             fits.is_ok() || fits.is_err_and(is_small)
         }

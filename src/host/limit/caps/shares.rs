@@ -186,6 +186,12 @@ mod tests {
         });
         assert_eq!(shares.sum(), granted.into_inner());
         assert!(shares.free_ended(0, |id, start| (id, start) != (2, 7)));
+        assert!(
+            [1, 3, 4]
+                .map(|id| shares.entry_of(id))
+                .iter()
+                .all(Option::is_some)
+        );
         assert_eq!(shares.share(shares.enter(2, 7).unwrap()), 0);
     }
 

@@ -35,11 +35,6 @@ pub(super) fn reserve() -> u64 {
     RESERVE.min(own / 2)
 }
 
-/// How far live bytes and maps could go before the reserve, if the process got all that is free.
-pub(super) fn reach() -> Option<u64> {
-    Some(height()?.saturating_sub(reserve()) + free())
-}
-
 /// The page of the tree, if the process is in one.
 pub(super) fn shares() -> Option<&'static Shares<'static>> {
     STATE.shares.get()
