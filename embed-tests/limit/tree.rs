@@ -67,7 +67,7 @@ print(*os.read(read, 100).decode().split()); os.wait(); print(take())";
     let outcome = run("pays.py", "tree=96M", code);
     let numbers = numbers(&outcome);
     assert!((10..30).contains(&numbers[0]), "{outcome:#?}");
-    // What it has freed of its parent's is in its place.
+    // The blocks of its parent that it has freed give it room for as many of its own.
     assert!((70..95).contains(&numbers[1]), "{outcome:#?}");
     assert!((10..33).contains(&numbers[2]), "{outcome:#?}");
 }

@@ -163,8 +163,8 @@ impl Commits {
         }
     }
 
-    /// Gives the slices back. `forget` is told each run of slices whose memory is to go, whether or not all of it was
-    /// committed, and says whether it went; what did not stays committed. False if any stayed.
+    /// Gives the slices back. `forget` gives back the memory of a run of slices, of which some may not be committed, and returns
+    /// false if it stays committed. Returns false if any stayed.
     pub fn release(
         &mut self,
         slices: Range<usize>,

@@ -1,8 +1,9 @@
 //! The live blocks of a heap, found by its pages' lists of free blocks.
 //!
 //! mimalloc's own walk follows the lists as they are, and never ends if a block was freed twice: then the list leads
-//! back to itself. Here no list is followed further than the page has blocks, and no link out of the page. What such a
-//! page has live cannot be known, so all of it that is not known to be free is given, and the caller is told so.
+//! back to itself. Here no list is followed further than the page has blocks, and no link out of the page. Which blocks
+//! of such a page live is unknown: all that are not known to be free are given, and each
+//! block says whether it is live beyond doubt.
 //!
 //! Nothing is written, allocated or locked.
 

@@ -2,7 +2,7 @@
 //! many of its blocks are live, and what else mimalloc has taken from the system.
 //!
 //! mimalloc's own walk misses the pages that lie outside its arenas, which are those of the largest blocks, and
-//! collects what it visits, whoever owns it. The map has every page, and nothing is written here. While the gate is
+//! collects pages of other threads, too. The map has every page, and nothing is written here. While the gate is
 //! closed ([`crate::alone`]) no page comes or goes; threads meanwhile still take blocks from their own pages and give
 //! them back, so a page's count is of one moment, and two pages' of two. Nothing here allocates, locks or panics.
 
