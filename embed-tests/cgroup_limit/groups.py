@@ -73,7 +73,7 @@ class Group:
             self._take_back()
             raise Unavailable(f"{parent}: {error.strerror}") from None
         try:
-            self._write("memory.max" if version == 2 else "memory.limit_in_bytes", limit)
+            self.change(limit)
             # Without swap: what does not fit must be refused or killed, not moved.
             for name in ("memory.swap.max",) if version == 2 else ("memory.swappiness",):
                 if (self.folder / name).exists():
@@ -100,6 +100,10 @@ class Group:
 
     def _write(self, name, value):
         (self.folder / name).write_text(str(value), encoding="ascii")
+
+    def change(self, limit):
+        """Sets the limit, in bytes."""
+        self._write("memory.max" if self.version == 2 else "memory.limit_in_bytes", limit)
 
     def __enter__(self):
         return self

@@ -274,6 +274,7 @@ parts! {
         pub shared_bytes: i64,
         pub heap_resident_bytes: i64,
         pub stack_resident_bytes: i64,
+        pub library_data_resident_bytes: i64,
         pub other_bytes: i64,
         pub mapped_resident_bytes: i64,
         /// None if the libraries are not known: in a signal handler.
@@ -395,6 +396,7 @@ impl Report {
             seen.heap_resident_bytes,
             seen.shared_bytes,
             seen.stack_resident_bytes,
+            seen.library_data_resident_bytes,
             seen.other_bytes,
         ];
         let highest = HighestResident {

@@ -36,8 +36,8 @@ pub struct HighestResident {
     pub resident: u64,
     /// Live bytes of all accounts.
     pub live: u64,
-    /// Libraries' maps, heaps, files, stacks and others.
-    pub parts: [u64; 5],
+    /// Libraries' maps, heaps, files, stacks, libraries' data and others.
+    pub parts: [u64; 6],
     /// By how much the kernel's peak is higher.
     pub missed: Option<u64>,
 }
@@ -50,13 +50,13 @@ impl HighestResident {
 
     /// Writes its parts.
     pub fn parts(&self, out: &mut impl Write) -> fmt::Result {
-        let [maps, heaps, files, stacks, others] = self.parts.map(Bytes);
+        let [maps, heaps, files, stacks, data, others] = self.parts.map(Bytes);
         let (resident, live) = (Bytes(self.resident), Bytes(self.live));
         let seconds = self.seconds;
         writeln!(
             out,
             "at the highest resident size, after {seconds:.2} s: resident {resident}, with {live} live, of which\n  \
-             libraries' maps {maps}, heaps {heaps}, files {files}, stacks {stacks}, others {others}"
+             libraries' maps {maps}, heaps {heaps}, files {files}, stacks {stacks}, libraries' data {data}, others {others}"
         )
     }
 

@@ -148,6 +148,7 @@ def on_newest(python, version, builds):
     yield script("growth below caps, a slice", "cap_matrix", *hosts, "--slice", seconds=80,
                  needs=tuple(f"build on {each}" for each in builds))
     yield script("growth below a control group's limit", "cgroup_limit", "--host", host, seconds=30, locks=GROUPS)
+    yield script("a control group's limit that changes", "cgroup_limit", "--host", host, file="changes.py", seconds=15, locks=GROUPS)
     yield step("growth below a group of version 2, in an emulated machine", "tools/in-vm", "python3", "embed-tests/cgroup_limit/run.py",
                "--scripts", "anonymous_maps", "objects", "--timeout", "600", "--host", host, seconds=150, locks=MACHINE)
     yield step("huge pages for everything, in an emulated machine", "tools/in-vm", "python3", "embed-tests/huge_pages/run.py",

@@ -4,7 +4,6 @@
 //! made whole before a byte of it is written.
 
 mod collapsed;
-mod message;
 mod otlp;
 pub mod pprof;
 mod speedscope;

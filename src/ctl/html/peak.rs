@@ -61,6 +61,7 @@ pub fn resident_section(peak: &AtResidentPeak) -> Markup {
         ("live", bytes(peak.live_bytes)),
         ("files, shared", bytes(peak.shared_bytes)),
         ("stacks", bytes(peak.stack_resident_bytes)),
+        ("libraries' data", bytes(peak.library_data_resident_bytes)),
         ("others", bytes(peak.other_bytes)),
         ("not seen", maybe_bytes(peak.missed_bytes)),
     ];

@@ -38,7 +38,7 @@ pub struct ResidentSample {
     pub resident: u64,
     pub shared: u64,
     pub ledger: Snapshot,
-    /// What is resident of the heaps and of stacks.
+    /// What is resident of the heaps, of stacks and of zeroed data.
     pub quick: QuickBalance,
     maps: [CallerMaps; CALLERS],
 }
@@ -241,9 +241,10 @@ impl ResidentSample {
         self.maps.iter().map(|it| it.resident).sum()
     }
 
-    /// Resident bytes of nobody above: the written data of libraries, the host's tables, libc's own heap.
+    /// Resident bytes of nobody above: other written data of libraries, the host's tables, libc's own heap.
     pub fn others(&self) -> u64 {
-        let named = self.shared + self.mapped() + self.quick.heaps + self.quick.stacks;
+        let quick = self.quick;
+        let named = self.shared + self.mapped() + quick.heaps + quick.stacks + quick.zeroed;
         self.resident.saturating_sub(named)
     }
 

@@ -1,20 +1,22 @@
 //! Profiles for OpenTelemetry: a `ProfilesData` in protobuf, which is an `ExportProfilesServiceRequest`, too.
-//! [`message`] has the messages, [`Dictionary`] the tables that they refer to: each entry once, and none that nothing refers to.
+//! [`Dictionary`] has the tables that the messages refer to: each entry once, and none that nothing refers to. The first entry of each
+//! table is its zero value: index 0 is none.
 //!
 //! A profile has one type of value. There are four, with the names of pprof's heap profiles: see [`super::pprof`].
 
-mod message;
 #[cfg(test)]
 mod tests;
 
 use super::in_use_of;
 use crate::stacks::{Frame, Site, Stacks, View};
 use indexmap::IndexSet;
-use message::{
-    AnyValue, Function, InstrumentationScope, KeyValue, KeyValueAndUnit, Line, Link, Location,
-    Mapping, Profile, ProfilesData, ProfilesDictionary, Resource, ResourceProfiles, Sample,
-    ScopeProfiles, Stack, ValueType,
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development::{
+    Function, KeyValueAndUnit, Line, Link, Location, Mapping, Profile, ProfilesData,
+    ProfilesDictionary, ResourceProfiles, Sample, ScopeProfiles, Stack, ValueType,
 };
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use pyhost_os::clock::Utc;
 
@@ -47,16 +49,21 @@ fn data(stacks: &Stacks, view: View) -> ProfilesData {
             resource: Some(Resource {
                 attributes: vec![KeyValue {
                     key: "service.name".to_owned(),
-                    value: Some(text_value(&name)),
+                    value: Some(text_value(name)),
+                    ..Default::default()
                 }],
+                ..Default::default()
             }),
             scope_profiles: vec![ScopeProfiles {
                 scope: Some(InstrumentationScope {
                     name: "pyhostctl".to_owned(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
+                    ..Default::default()
                 }),
                 profiles,
+                ..Default::default()
             }],
+            ..Default::default()
         }],
         dictionary: Some(dictionary.finish()),
     }
@@ -88,6 +95,7 @@ fn profile(
             } else {
                 amount.blocks
             }],
+            ..Default::default()
         }
     };
     Profile {
@@ -98,6 +106,7 @@ fn profile(
         duration_nano: (stacks.seconds.unwrap_or(0.0) * 1e9) as u64,
         period_type,
         period: stacks.interval,
+        ..Default::default()
     }
 }
 
@@ -108,9 +117,9 @@ const FRAME_TYPE: &str = "profile.frame.type";
 struct Dictionary {
     texts: IndexSet<String>,
     functions: IndexSet<Function>,
-    locations: IndexSet<Location>,
+    locations: IndexSet<(Line, Vec<i32>)>,
     stacks: IndexSet<Stack>,
-    attributes: IndexSet<KeyValueAndUnit>,
+    attributes: IndexSet<(i32, String)>,
 }
 
 impl Dictionary {
@@ -118,9 +127,9 @@ impl Dictionary {
         Dictionary {
             texts: IndexSet::from([String::new()]),
             functions: IndexSet::from([Function::default()]),
-            locations: IndexSet::from([Location::default()]),
+            locations: IndexSet::new(),
             stacks: IndexSet::from([Stack::default()]),
-            attributes: IndexSet::from([KeyValueAndUnit::default()]),
+            attributes: IndexSet::new(),
         }
     }
 
@@ -129,13 +138,8 @@ impl Dictionary {
     }
 
     fn attribute(&mut self, key: &str, value: &str) -> i32 {
-        let key_strindex = self.text(key);
-        let value = Some(text_value(value));
-        let attribute = KeyValueAndUnit {
-            key_strindex,
-            value,
-        };
-        self.attributes.insert_full(attribute).0 as i32
+        let attribute = (self.text(key), value.to_owned());
+        self.attributes.insert_full(attribute).0 as i32 + 1
     }
 
     fn stack(&mut self, stacks: &Stacks, site: &Site) -> i32 {
@@ -158,22 +162,30 @@ impl Dictionary {
         let function = Function {
             name_strindex: self.text(&frame.name),
             filename_strindex: self.text(file),
+            ..Default::default()
         };
         let line = Line {
             function_index: self.functions.insert_full(function).0 as i32,
             line: line.into(),
+            column: 0,
         };
-        let location = Location {
-            lines: vec![line],
-            attribute_indices,
-        };
-        self.locations.insert_full(location).0 as i32
+        self.locations.insert_full((line, attribute_indices)).0 as i32 + 1
     }
 
     fn finish(self) -> ProfilesDictionary {
+        let location = |(line, attribute_indices)| Location {
+            lines: vec![line],
+            attribute_indices,
+            ..Default::default()
+        };
+        let attribute = |(key_strindex, value)| KeyValueAndUnit {
+            key_strindex,
+            value: Some(text_value(value)),
+            unit_strindex: 0,
+        };
         ProfilesDictionary {
-            mapping_table: vec![Mapping {}],
-            location_table: self.locations.into_iter().collect(),
+            mapping_table: vec![Mapping::default()],
+            location_table: with_zero(self.locations.into_iter().map(location)),
             function_table: self.functions.into_iter().collect(),
             // The form of the zero value that readers with ids of a fixed length take, too.
             link_table: vec![Link {
@@ -181,14 +193,19 @@ impl Dictionary {
                 span_id: vec![0; 8],
             }],
             string_table: self.texts.into_iter().collect(),
-            attribute_table: self.attributes.into_iter().collect(),
+            attribute_table: with_zero(self.attributes.into_iter().map(attribute)),
             stack_table: self.stacks.into_iter().collect(),
         }
     }
 }
 
-fn text_value(text: &str) -> AnyValue {
+/// A table that begins with its zero value.
+fn with_zero<T: Default>(entries: impl Iterator<Item = T>) -> Vec<T> {
+    std::iter::once(T::default()).chain(entries).collect()
+}
+
+fn text_value(text: String) -> AnyValue {
     AnyValue {
-        string_value: Some(text.to_owned()),
+        value: Some(Value::StringValue(text)),
     }
 }

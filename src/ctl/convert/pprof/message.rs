@@ -3,7 +3,18 @@
 //!
 //! A text is an index into the string table, whose first entry is empty; an id is never 0.
 
-use super::super::message::messages;
+/// A row a field: its number, its kind as prost names it, its name and its type.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $message:ident { $($tag:tt [$($kind:tt)+] $field:ident: $type:ty,)* })+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+            pub struct $message {
+                $(#[prost($($kind)+, tag = $tag)] pub $field: $type,)*
+            }
+        )+
+    };
+}
 
 messages! {
     Profile {

@@ -399,7 +399,7 @@ pub(super) fn set(
 }
 
 /// The cap of a scope that options or the script set; else the total's is the tree's.
-pub fn get(scope: Scope) -> Option<u64> {
+pub(super) fn get(scope: Scope) -> Option<u64> {
     let own = locked(|table| table.caps[scope.index()]);
     own.or_else(|| tree::size().filter(|_| scope == Scope::Total))
 }

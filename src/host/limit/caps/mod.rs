@@ -32,7 +32,7 @@ mod zone;
 pub use admission::{error_ended, may_start_thread, notice};
 pub use claims::forked;
 pub use join::join;
-pub use limits::{CodeBlockLimit, LimitError, get, live, stack_moved};
+pub use limits::{CodeBlockLimit, LimitError, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Notice, Python, Role, connect};
 pub use refusal::{How, Refusal, last, record_budget};
@@ -145,6 +145,12 @@ pub fn enter(
 pub fn leave(number: usize, slot: &Slot) {
     limits::leave(number, slot);
     watch::ceilings_changed();
+}
+
+/// The cap of a scope that options or the script set, and no more than the limit that the total follows; else the total's is the tree's.
+pub fn get(scope: Scope) -> Option<u64> {
+    let limit = watch::followed_limit().filter(|_| scope == Scope::Total);
+    limits::get(scope).map(|cap| cap.min(limit.unwrap_or(cap)))
 }
 
 /// Bytes that may still be booked to a scope before its reserve; `None` if it has no ceiling.

@@ -8,6 +8,7 @@ use crate::descriptor::notice;
 use crate::error::Error;
 use crate::ledger::{Scope, Slot};
 use crate::process::{self, cgroup};
+use std::fmt::Write;
 
 /// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. An error if a cap is
 /// below what Python itself has live at its start, and its reserve. `slot` is the calling thread's.
@@ -32,10 +33,16 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
             let most = settings.most.filter(|_| scope == Scope::Total);
             let bytes = machine.size_of(rule).min(most.unwrap_or(u64::MAX)) / share;
             if rule.size == CapSize::Auto {
-                machine.follow(bytes, share);
+                let most = settings.most.unwrap_or(u64::MAX);
+                watch::start(machine.group.as_ref(), machine.physical, most, share);
             }
-            // A cap that follows the charges must be possible as it is; the charges then lower it.
-            super::set(scope, Some(bytes), !rule.is_owned, slot)
+            // A cap that follows the charges must be possible as it is; the charges then lower it, and the limit may rise.
+            let set = |bytes| super::set(scope, Some(bytes), !rule.is_owned, slot);
+            set(bytes)
+                .and_then(|()| match rule.size {
+                    CapSize::Auto => set(machine.physical.min(most.unwrap_or(u64::MAX)) / share),
+                    _ => Ok(()),
+                })
                 .map_err(|error| too_low(rule, bytes, share, error))?;
             machine.tell(rule, bytes);
         }
@@ -58,14 +65,18 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn look() -> Self {
         let physical = process::physical_memory();
-        let group = cgroup::limit().filter(|limit| limit.bytes < physical);
+        let group = cgroup::group();
         Machine { group, physical }
     }
 
+    /// The group's limit, if it is below the machine's memory.
+    fn limit(&self) -> Option<&cgroup::GroupLimit> {
+        let group = self.group.as_ref();
+        group.filter(|limit| limit.bytes < self.physical)
+    }
+
     fn whole(&self) -> u64 {
-        self.group
-            .as_ref()
-            .map_or(self.physical, |limit| limit.bytes)
+        self.limit().map_or(self.physical, |limit| limit.bytes)
     }
 
     /// The bytes of a rule.
@@ -79,18 +90,14 @@ impl Machine {
         }
     }
 
-    /// Makes the total follow the charges: the group's, or the process's own if the group is shared.
-    fn follow(&self, bytes: u64, share: u64) {
-        let group = self.group.as_ref().filter(|_| share == 1);
-        watch::start(bytes, group, self.source());
-    }
-
     /// What the process may have, and by whose limit.
     fn source(&self) -> String {
-        match &self.group {
-            Some(limit) => limit.to_string(),
-            None => format!("{}, the machine's memory", Bytes(self.physical)),
-        }
+        let mut text = String::new();
+        let _ = match self.limit() {
+            Some(limit) => write!(text, "{limit}"),
+            None => watch::machines(self.physical, &mut text),
+        };
+        text
     }
 
     /// Says what was chosen, if the option does not.

@@ -63,21 +63,33 @@ pub struct Held {
 /// beside`.
 impl fmt::Display for Held {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = STATE.charges.get().map_or("", |charges| &charges.source);
+        match STATE.charges.get().map(|it| (it.limited(), it.physical)) {
+            Some((Some(group), _)) => group.fmt(out)?,
+            Some((None, physical)) => machines(physical, out)?,
+            None => {}
+        }
         let (others, beside) = (Bytes(self.others), Bytes(self.beside));
         write!(
             out,
-            "{source}, of which others hold {others} and this process {beside} beside"
+            ", of which others hold {others} and this process {beside} beside"
         )
     }
 }
 
+/// Writes that all of the machine's memory may be had.
+pub(super) fn machines(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
+    write!(out, "{}, the machine's memory", Bytes(bytes))
+}
+
 struct Charges {
-    /// The limit and whose it is, as messages name it.
-    source: String,
+    /// Bytes of the machine, and the most that a limit may be.
+    physical: u64,
+    most: u64,
+    /// By what the limit is divided: then only this process counts.
+    share: u64,
     /// The largest charge that this process, or its share of the group, may reach.
-    limit: u64,
-    /// The group; None if only this process counts.
+    limit: AtomicU64,
+    /// The group whose limit counts.
     group: Option<Watch>,
     /// Bytes charged to this process beside the ledger's live bytes at its start.
     beside: u64,
@@ -113,6 +125,8 @@ pyhost_os::state! {
         /// When to read again: total bytes published, and microseconds of the clock.
         next_bytes: AtomicI64 = AtomicI64::new(0),
         next_time: AtomicI64 = AtomicI64::new(0),
+        /// When to read the group's limit again.
+        next_limit: AtomicI64 = AtomicI64::new(0),
         is_near: AtomicBool = AtomicBool::new(false),
         /// Measures what is resident of the maps of libraries.
         resident_maps: OnceLock<fn() -> Option<u64>> = OnceLock::new(),
@@ -151,17 +165,21 @@ pub(super) fn purge() {
     }
 }
 
-/// Makes the total's cap follow the charges, `bytes` at most. `group` is the limit that binds, if
-/// one does and is this process's alone.
-pub(super) fn start(bytes: u64, group: Option<&GroupLimit>, source: String) {
+/// Makes the total's cap follow the charges, and the limit of `group`, if that is below the `physical` memory. A limit is
+/// `most` at most, and divided by `share`.
+pub(super) fn start(group: Option<&GroupLimit>, physical: u64, most: u64, share: u64) {
     let charged = own().map_or(0, |charged| charged.total());
     let live = LEDGER.bound(Scope::Total).max(0) as u64;
-    let _ = STATE.charges.set(Charges {
-        source,
-        limit: bytes,
+    let charges = Charges {
+        physical,
+        most,
+        share,
+        limit: AtomicU64::new(0),
         group: group.and_then(Watch::open),
         beside: charged.saturating_sub(live),
-    });
+    };
+    charges.find_limit();
+    let _ = STATE.charges.set(charges);
     attend_to_caps(true);
     read(true, |_, _| ());
 }
@@ -456,7 +474,7 @@ pub(super) fn step() -> i64 {
 /// The limit that is followed.
 pub(super) fn limit() -> Option<u64> {
     match STATE.charges.get() {
-        Some(charges) => Some(charges.limit),
+        Some(charges) => Some(charges.limit.load(Relaxed)),
         None => limits::with_maps().map(|(limit, _)| limit),
     }
 }
@@ -513,16 +531,39 @@ pub(super) fn charged() -> Option<(u64, i64)> {
     Some((limit, limit.saturating_sub(margin) as i64 - left()))
 }
 
+/// The limit that is followed now, if the cap follows the charges.
+pub(super) fn followed_limit() -> Option<u64> {
+    STATE.charges.get().and_then(|_| limit())
+}
+
 impl Charges {
+    /// The group if it has a limit, whose charges then count if the limit is not divided.
+    fn limited(&self) -> Option<&Watch> {
+        let group = self.group.as_ref()?;
+        (group.last_limit() < self.physical).then_some(group)
+    }
+
+    /// Reads the group's limit.
+    fn find_limit(&self) {
+        let limit = self.group.as_ref().map_or(u64::MAX, Watch::limit);
+        let limit = limit.min(self.physical).min(self.most) / self.share;
+        self.limit.store(limit, Relaxed);
+    }
+
     /// Reads the files, and makes the total's cap follow them; `None` if the kernel does not provide the figures.
     fn follow(&self, now: i64, time: i64) -> Option<Reading> {
         let own = own()?.total();
-        let charged = match &self.group {
+        if time >= STATE.next_limit.load(Relaxed) {
+            STATE.next_limit.store(time + INTERVAL.1, Relaxed);
+            self.find_limit();
+        }
+        let limit = self.limit.load(Relaxed);
+        let charged = match self.limited().filter(|_| self.share == 1) {
             Some(group) => group.charged()?.total().max(own),
             None => own,
         };
         let live = LEDGER.bound(Scope::Total).max(0) as u64;
-        let allowed = self.limit.saturating_sub(MARGIN);
+        let allowed = limit.saturating_sub(MARGIN);
         let by_charge = (live + allowed).saturating_sub(charged);
         let others = charged - own;
         let by_live = allowed.saturating_sub(others + self.beside);
@@ -530,7 +571,7 @@ impl Charges {
         limits::follow(cap);
         HEADER.cap_computed.store(time as u64 * 1000, Relaxed);
         Some(Reading {
-            limit: self.limit,
+            limit,
             left: cap as i64 - now,
             by_charge: allowed as i64 - charged as i64,
             charged: charged as i64,

@@ -14,6 +14,8 @@ pub struct QuickBalance {
     pub heaps: u64,
     /// Stacks of threads that have allocated, running or ended, and the main thread's.
     pub stacks: u64,
+    /// The data of loaded libraries that begins as zeros.
+    pub zeroed: u64,
 }
 
 struct Memory {
@@ -24,9 +26,10 @@ struct Memory {
 zeros_are_valid!(Memory: threads, text);
 
 pyhost_os::state! {
-    /// The stacks when they were measured last.
+    /// The stacks and the zeroed data when they were measured last.
     static STATE: MeasuredStacks {
         bytes: AtomicU64 = AtomicU64::new(0),
+        zeroed: AtomicU64 = AtomicU64::new(0),
         /// Threads that had allocated.
         threads: AtomicUsize = AtomicUsize::new(0),
         /// When they are measured again, though no thread has come: nanoseconds of the clock.
@@ -37,19 +40,20 @@ pyhost_os::state! {
 /// Reading `/proc/self/maps` takes half a millisecond.
 const REST: u64 = 100_000_000;
 
-/// That of this moment; stacks of up to 100 ms ago, if no thread has come since. Any thread, also inside an exported function of libc; it allocates nothing.
+/// That of this moment; stacks and data of up to 100 ms ago, if no thread has come since. Any thread, also inside an exported function of libc; it allocates nothing.
 pub fn quick() -> QuickBalance {
     let mut found = QuickBalance::default();
     pages::each_arena(|arena| found.heaps += resident_bytes(arena.start..arena.end));
     if let Some(mut memory) = Mapped::<Memory>::private(1) {
         let Memory { threads, text } = &mut memory[0];
-        found.stacks = stacks(Array::new(threads), text);
+        (found.stacks, found.zeroed) = by_map(Array::new(threads), text);
     }
     found
 }
 
-/// A thread's pointer is in the last page of its stack, which follows closed memory.
-fn stacks(mut threads: Array<'_, usize>, text: &mut [u8]) -> u64 {
+/// Stacks, and zeroed data. A thread's pointer is in the last page of its stack, which follows closed memory. Zeroed data has no
+/// file, and follows written data, which has.
+fn by_map(mut threads: Array<'_, usize>, text: &mut [u8]) -> (u64, u64) {
     thread_pointers::each(|thread| {
         threads.push(thread);
     });
@@ -57,12 +61,12 @@ fn stacks(mut threads: Array<'_, usize>, text: &mut [u8]) -> u64 {
     if STATE.threads.swap(threads.len(), Relaxed) == threads.len()
         && now < STATE.again.load(Relaxed)
     {
-        return STATE.bytes.load(Relaxed);
+        return (STATE.bytes.load(Relaxed), STATE.zeroed.load(Relaxed));
     }
     STATE.again.store(now + REST, Relaxed);
     threads.sort_unstable();
     let page = page_size() as usize;
-    let (mut bytes, mut closed_end) = (0, 0);
+    let (mut bytes, mut zeroed, mut closed_end, mut data_end) = (0, 0, 0, 0);
     let _ = maps::each_range(text, |mapping| {
         let behind = threads.partition_point(|&thread| thread < mapping.end);
         let last = behind.checked_sub(1).map_or(0, |last| threads[last]);
@@ -70,10 +74,15 @@ fn stacks(mut threads: Array<'_, usize>, text: &mut [u8]) -> u64 {
             bytes += resident_bytes(mapping.start..mapping.end);
         } else if closed_end == mapping.start && last >= mapping.start {
             bytes += resident_bytes(mapping.start..(last + page) & !(page - 1));
+        } else if data_end == mapping.start && mapping.name.is_empty() {
+            zeroed += resident_bytes(mapping.start..mapping.end);
         }
+        let is_data = mapping.writable && mapping.private && mapping.name.starts_with(b"/");
+        data_end = if is_data { mapping.end } else { 0 };
         let is_closed = !mapping.readable && !mapping.writable;
         closed_end = if is_closed { mapping.end } else { 0 };
     });
     STATE.bytes.store(bytes, Relaxed);
-    bytes
+    STATE.zeroed.store(zeroed, Relaxed);
+    (bytes, zeroed)
 }

@@ -176,6 +176,7 @@ pub fn describe_resident(report: &Report<'_>, sink: &mut impl Sink) {
         sink.int("shared_bytes", seen.shared as i64);
         sink.int("heap_resident_bytes", seen.quick.heaps as i64);
         sink.int("stack_resident_bytes", seen.quick.stacks as i64);
+        sink.int("library_data_resident_bytes", seen.quick.zeroed as i64);
         sink.int("other_bytes", seen.others() as i64);
         sink.int("mapped_resident_bytes", seen.mapped() as i64);
         let named = seen.named();
@@ -201,6 +202,7 @@ pub fn resident_lines(report: &Report<'_>, out: &mut impl Write) -> Result<bool,
             quick.heaps,
             seen.shared,
             quick.stacks,
+            quick.zeroed,
             seen.others(),
         ],
         missed: seen.missed(report.resident.peak),

@@ -1,6 +1,6 @@
 //! The memory limit that a control group sets for this process, and what counts against it.
 //!
-//! [`limit`] reads at start, on the main thread, and may allocate; [`Watch`] and [`own`] are for later, from any
+//! [`group`] reads at start, on the main thread, and may allocate; [`Watch`] and [`own`] are for later, from any
 //! thread. Nothing here writes to a group. The files are those of the kernel's `admin-guide/cgroup-v1/memory.rst` and
 //! `admin-guide/cgroup-v2.rst`; where they are mounted is read from `/proc/self/mountinfo`, never assumed.
 //!
@@ -18,7 +18,7 @@ mod tests;
 
 pub use watch::{Watch, own};
 
-use crate::bytes::Bytes;
+use crate::{bytes::Bytes, process::small_file};
 use mounts::Group;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
@@ -36,10 +36,23 @@ pub enum Version {
     V2,
 }
 
+impl Version {
+    /// The files of a group that set a limit.
+    fn limits(self) -> &'static [&'static str] {
+        match self {
+            Version::V1 => &["memory.limit_in_bytes"],
+            Version::V2 => &["memory.max", "memory.high"],
+        }
+    }
+}
+
+/// Where version 1 has the lowest limit of a group and its ancestors.
+const OF_ALL: &str = "hierarchical_memory_limit in memory.stat";
+
 /// The lowest memory limit that binds this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
-    /// Bytes, at least 0 and below 2^60.
+    /// Bytes, at least 0 and at most 2^60, which stands for none.
     pub bytes: u64,
     /// The interface that it was read through.
     pub version: Version,
@@ -51,19 +64,29 @@ pub struct GroupLimit {
 /// Displays as `128.0 MiB (memory.max of /sys/fs/cgroup/app)`.
 impl fmt::Display for GroupLimit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let folder = self.folder.display();
-        write!(out, "{} ({} of {folder})", Bytes(self.bytes), self.name)
+        self.write(out, self.bytes, self.name)
     }
 }
 
-/// The lowest memory limit among this process's groups and their ancestors. Returns `None` if no group has a limit, or if
-/// the process is in no memory cgroup, or if its files are not readable. May exceed the machine's memory. Allocates.
-pub fn limit() -> Option<GroupLimit> {
-    limit_below(Path::new("/"))
+impl GroupLimit {
+    fn write(&self, out: &mut fmt::Formatter<'_>, bytes: u64, name: &str) -> fmt::Result {
+        write!(
+            out,
+            "{} ({name} of {})",
+            Bytes(bytes),
+            self.folder.display()
+        )
+    }
 }
 
-/// As [`limit`], of a system whose `/proc/self` and mounts lie below `root`.
-fn limit_below(root: &Path) -> Option<GroupLimit> {
+/// The lowest memory limit among this process's groups and their ancestors; if none has one, that of the nearest group. Returns `None` if
+/// the process is in no memory cgroup, or if its files are not readable. May exceed the machine's memory. Allocates.
+pub fn group() -> Option<GroupLimit> {
+    group_below(Path::new("/"))
+}
+
+/// As [`group`], of a system whose `/proc/self` and mounts lie below `root`.
+fn group_below(root: &Path) -> Option<GroupLimit> {
     let groups = mounts::groups(root);
     // With equal limits the nearest group's: what counts against it is what this process and its relatives have.
     let limits = groups.iter().flat_map(limits);
@@ -80,17 +103,13 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
         name,
         folder: folder.to_owned(),
     };
-    let names: &[&str] = match group.version {
-        Version::V1 => &["memory.limit_in_bytes"],
-        Version::V2 => &["memory.max", "memory.high"],
-    };
     let mut nearest: Option<&Path> = None;
     for folder in group.folders() {
         if nearest.is_some() && number(folder, "memory.use_hierarchy") == Some(0) {
             break;
         }
         let limit = |&name| Some(at(name, folder, number(folder, name)?));
-        found.extend(names.iter().filter_map(limit));
+        found.extend(group.version.limits().iter().filter_map(limit));
         if nearest.is_none() && folder.is_dir() {
             nearest = Some(folder);
         }
@@ -100,16 +119,20 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
     let statistics = &statistics.unwrap_or_default();
     let of_all = watch::field(statistics, b"hierarchical_memory_limit");
     if let (Some(folder), Some(bytes)) = (nearest, of_all) {
-        let name = "hierarchical_memory_limit in memory.stat";
-        found.push(at(name, folder, bytes));
+        found.push(at(OF_ALL, folder, bytes.min(UNLIMITED)));
     }
-    found.retain(|limit| limit.bytes < UNLIMITED);
     found
 }
 
-/// The number in a file of a group; None for `max`, and if there is no such file or number.
+/// The number in a file of a group; None if there is no such file or number.
 fn number(folder: &Path, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(folder.join(name)).ok()?;
-    let bytes = text.trim().parse().ok()?;
-    (bytes < UNLIMITED).then_some(bytes)
+    limit_in(&fs::read(folder.join(name)).ok()?)
+}
+
+/// The limit in the text of a file.
+fn limit_in(text: &[u8]) -> Option<u64> {
+    match text.trim_ascii() {
+        b"max" => Some(UNLIMITED),
+        text => Some(small_file::number::<u64>(text)?.min(UNLIMITED)),
+    }
 }

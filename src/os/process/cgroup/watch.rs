@@ -1,4 +1,4 @@
-//! The bytes that count against a group's limit right now, read without allocating.
+//! A group's limit and the bytes that count against it right now, read without allocating.
 //!
 //! Any thread may read, from inside an allocation or a signal handler too: one `fstat`, one or two
 //! `pread`s into the stack, no lock of the process's, `errno` as it was. What is counted is what
@@ -9,13 +9,15 @@
 //! may be reclaimable (seen on 6.18: 166 MB after a walk over 117,000 files). So it counts up to
 //! what the charged memory and the threads explain: see [`kernel_bound`].
 
-use super::{GroupLimit, Version};
+use super::{GroupLimit, OF_ALL, UNLIMITED, Version, limit_in};
 use crate::errno::KeptErrno;
 use crate::file::{Fd, identity};
 use crate::process::small_file::{kilobytes, number, open, read, read_once};
 use std::ffi::{CString, c_int};
+use std::fmt;
 #[cfg(test)]
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
 /// The bytes read of a file: its interesting numbers are in the first half.
@@ -45,22 +47,69 @@ impl Charged {
 
 /// The files of one limiting group. Stays open for the life of the process; a forked child may use its copy.
 pub struct Watch {
-    version: Version,
+    found: GroupLimit,
     statistics: File,
     kernel: Option<File>,
+    limits: Vec<Option<File>>,
+    /// The limit when it was read last, and whose it is, as an index of [`Watch::names`].
+    limit: AtomicU64,
+    name: AtomicUsize,
+}
+
+/// Displays as the limit of the last [`Watch::limit`] does.
+impl fmt::Display for Watch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.names().nth(self.name.load(Relaxed)).unwrap_or(OF_ALL);
+        self.found.write(out, self.limit.load(Relaxed), name)
+    }
 }
 
 impl Watch {
     /// Opens the group that a limit was found in; `None` if its files do not say what is charged. Allocates.
-    pub fn open(limit: &GroupLimit) -> Option<Watch> {
-        let v1 = limit.version == Version::V1;
-        let kernel = v1.then(|| File::open(&limit.folder.join("memory.kmem.usage_in_bytes")));
+    pub fn open(found: &GroupLimit) -> Option<Watch> {
+        let open = |name: &str| File::open(&found.folder.join(name));
+        let limits = found.version.limits().iter().map(|name| open(name));
         let watch = Watch {
-            version: limit.version,
-            statistics: File::open(&limit.folder.join("memory.stat"))?,
-            kernel: kernel.flatten(),
+            found: found.clone(),
+            statistics: open("memory.stat")?,
+            kernel: open("memory.kmem.usage_in_bytes").filter(|_| found.version == Version::V1),
+            limits: limits.collect(),
+            limit: AtomicU64::new(found.bytes),
+            name: AtomicUsize::new(0),
         };
+        watch.limit();
         watch.charged().map(|_| watch)
+    }
+
+    /// What [`Watch::limit`] has read last.
+    pub fn last_limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// What may set the limit.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.found.version.limits().iter().copied()
+    }
+
+    /// Reads the group's limit, which may have changed: bytes, 2^60 if it has none; the last one if no file tells it. Neither allocates
+    /// nor locks.
+    pub fn limit(&self) -> u64 {
+        let _errno = KeptErrno::new();
+        let mut buffer = [0; FILE_BYTES];
+        let mut lowest = (u64::MAX, 0);
+        for (index, file) in self.limits.iter().enumerate() {
+            let text = file.as_ref().and_then(|file| file.read(&mut buffer));
+            lowest = lowest.min((text.and_then(limit_in).unwrap_or(u64::MAX), index));
+        }
+        let statistics = self.statistics.read(&mut buffer);
+        let of_all = statistics.and_then(|text| field(text, b"hierarchical_memory_limit"));
+        let of_all = of_all.map_or(u64::MAX, |bytes| bytes.min(UNLIMITED));
+        lowest = lowest.min((of_all, self.limits.len()));
+        if lowest.0 != u64::MAX {
+            self.limit.store(lowest.0, Relaxed);
+            self.name.store(lowest.1, Relaxed);
+        }
+        self.limit.load(Relaxed)
     }
 
     /// The number that the watch reads.
@@ -75,7 +124,7 @@ impl Watch {
         let _errno = KeptErrno::new();
         let mut buffer = [0; FILE_BYTES];
         let text = self.statistics.read(&mut buffer)?;
-        match self.version {
+        match self.found.version {
             Version::V2 => charged_v2(text),
             Version::V1 => {
                 let mut charged = charged_v1(text)?;
