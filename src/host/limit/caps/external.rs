@@ -266,14 +266,14 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
     } else {
         0
     };
-    let mut fits = size <= left + slack;
+    let mut fits = watch::claim(size, slack);
     // One that is far too large is an allocator's reserve, which makes do with less.
     let is_reserve = size > zone(limit);
     if !fits && watch::is_work_space(size) {
         return true;
     }
     if !fits && comes_to_fit(size, slack) {
-        left = latest(left);
+        left = latest(left) + size;
         fits = true;
     }
     let mut number = 0;
@@ -284,15 +284,14 @@ fn fits_rest(bytes: usize, size: i64) -> bool {
             call_for(limit, left, mapped() + size / 2, Some(number));
         }
     }
-    match fits {
-        true => watch::grant(size),
-        false => note_refused(bytes, number),
+    if !fits {
+        note_refused(bytes, number);
     }
     fits
 }
 
 /// Waits until libraries have given back what the script has dropped, which jemalloc does after a second; whether a map of `size` bytes
-/// fits then. Not if they have touched less than that.
+/// fits then, which it is granted. Not if they have touched less than that.
 fn comes_to_fit(size: i64, slack: i64) -> bool {
     let is_in_vain = clock::monotonic() < ERROR.waits_from.load(Relaxed)
         || !watch::follows_maps()
@@ -302,7 +301,7 @@ fn comes_to_fit(size: i64, slack: i64) -> bool {
     }
     let fits = || {
         read(true);
-        watch::left_for_map().is_some_and(|(_, left)| size <= left + slack)
+        watch::claim(size, slack)
     };
     let is_so = clock::wait_until(DECAY, DECAY / 100, fits);
     if !is_so {

@@ -106,8 +106,8 @@ struct Reading {
     others: i64,
     /// Bytes that libraries have mapped and not touched.
     untouched: i64,
-    /// Bytes of maps that were granted lately and are still to be touched.
-    waiting: i64,
+    /// Bytes of maps that were granted and are no longer to be counted.
+    settled: i64,
 }
 
 pyhost_os::state! {
@@ -239,8 +239,9 @@ pub(super) fn measured(scope: Scope) -> Option<u64> {
     if scope != Scope::Total || follows() {
         return None;
     }
+    let settled = granted();
     note_maps(maps().unwrap_or(limits::maps()));
-    STATE.mapped_since.store(0, Relaxed);
+    count_no_longer(settled);
     Some(limits::maps())
 }
 
@@ -346,14 +347,15 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
             charged,
             others,
             untouched,
-            waiting,
+            settled,
         } = reading;
         STATE
             .next_bytes
             .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
-        STATE.mapped_since.store(waiting, Relaxed);
+        // What other threads are granted meanwhile counts on.
+        count_no_longer(settled);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
         let may_touch = charges.is_some() || untouched > zone::zone(limit) / 4;
@@ -397,8 +399,9 @@ pub(super) fn settle(in_turn: bool, look: impl Fn(u64, i64)) {
     STATE.step.fetch_max(step.max(touched - before), Relaxed);
     if is_read {
         let part = touched as f64 / zone::mapped().max(touched).max(1) as f64;
-        let counted = (granted() as f64 * part) as i64;
-        STATE.mapped_since.store(counted, Relaxed);
+        let granted = granted();
+        let settled = granted - (granted as f64 * part) as i64;
+        count_no_longer(settled);
     }
 }
 
@@ -407,8 +410,25 @@ pub(super) fn granted() -> i64 {
     STATE.mapped_since.load(Relaxed)
 }
 
+/// So many bytes of maps that were granted have been touched, or will not be.
+fn count_no_longer(bytes: i64) {
+    let rest = |since: i64| Some((since - bytes).max(0));
+    let _ = STATE.mapped_since.fetch_update(Relaxed, Relaxed, rest);
+}
+
+/// Grants a map of `bytes` if it passes what is left by `slack` at most. Two threads never get the same room.
+pub(super) fn claim(bytes: i64, slack: i64) -> bool {
+    let add = |since| {
+        left_beside(since).filter(|(_, left)| bytes <= left + slack)?;
+        STATE.granted_at.store(microseconds(), Relaxed);
+        Some(since + bytes)
+    };
+    let since = &STATE.mapped_since;
+    since.fetch_update(Relaxed, Relaxed, add).is_ok()
+}
+
 /// A library maps `bytes` more.
-pub(super) fn grant(bytes: i64) {
+fn grant(bytes: i64) {
     STATE.granted_at.store(microseconds(), Relaxed);
     STATE.mapped_since.fetch_add(bytes, Relaxed);
 }
@@ -430,6 +450,7 @@ fn is_due(force: bool, live: i64, time: i64) -> bool {
 fn follow_maps(live: i64, time: i64) -> Option<Reading> {
     let (limit, height) = limits::with_maps()?;
     STATE.is_given_back.store(false, Relaxed);
+    let granted = granted();
     let maps = maps();
     let now = microseconds();
     STATE.read_at.store(now, Relaxed);
@@ -442,9 +463,9 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
         let step = (maps - before).max(STATE.step.load(Relaxed) / 2);
         STATE.step.store(step, Relaxed);
     }
-    let waiting = match time - STATE.granted_at.load(Relaxed) < RECENT {
-        true => granted() - (maps - before).max(0),
-        false => 0,
+    let settled = match time - STATE.granted_at.load(Relaxed) < RECENT {
+        true => granted.min((maps - before).max(0)),
+        false => granted,
     };
     let left = height as i64 - live - maps;
     Some(Reading {
@@ -454,7 +475,7 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
         charged: live + maps,
         others: 0,
         untouched: (zone::mapped() - maps).max(0),
-        waiting: waiting.max(0),
+        settled,
     })
 }
 
@@ -487,9 +508,12 @@ pub(super) fn is_large_map(bytes: usize) -> bool {
 
 /// The limit, and the bytes left of it for a map. Returns `None` if no limit is followed.
 pub(super) fn left_for_map() -> Option<(u64, i64)> {
+    left_beside(granted())
+}
+
+/// The same if so many bytes were granted `since` the last reading: what was before has been touched by now, or is a reserve.
+fn left_beside(since: i64) -> Option<(u64, i64)> {
     let limit = limit()?;
-    // Memory that was mapped before the last reading has been touched by now, or is a reserve.
-    let since = granted();
     let left = match (STATE.charges.get(), limits::with_maps()) {
         (None, Some((_, height))) => {
             let touched = limits::maps() as i64;
@@ -552,6 +576,7 @@ impl Charges {
 
     /// Reads the files, and makes the total's cap follow them; `None` if the kernel does not provide the figures.
     fn follow(&self, now: i64, time: i64) -> Option<Reading> {
+        let settled = granted();
         let own = own()?.total();
         if time >= STATE.next_limit.load(Relaxed) {
             STATE.next_limit.store(time + INTERVAL.1, Relaxed);
@@ -577,7 +602,7 @@ impl Charges {
             charged: charged as i64,
             others: others as i64,
             untouched: zone::untouched(own, now),
-            waiting: 0,
+            settled,
         })
     }
 }
