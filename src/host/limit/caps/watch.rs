@@ -47,7 +47,9 @@ const DURATION: i64 = 200;
 /// For how long a map that was granted is given time to be touched before its bytes count by what is touched of others, in
 /// nanoseconds: the first time, again and again while others touch it, and the second in all.
 const SETTLING: (u64, u64) = (10_000_000, 300_000_000);
-/// For how long what was granted counts until it is touched, in microseconds.
+/// For so many of these times nothing is touched where nobody touches: on a busy machine a thread that does may wait for a processor.
+const QUIET: u32 = 4;
+/// For how long what was granted counts until it is touched, in microseconds: since the last grant, or since maps have grown.
 const RECENT: i64 = 300_000;
 /// By how many times its own duration a reading of maps comes after the last: one that is due, and one that is wanted.
 const PAUSES: (i64, i64) = (99, 9);
@@ -138,7 +140,7 @@ pyhost_os::state! {
         /// Bytes left of the limit when the files were last read, and bytes that libraries have mapped since.
         left: AtomicI64 = AtomicI64::new(0),
         mapped_since: AtomicI64 = AtomicI64::new(0),
-        /// When a library was granted a map last, in microseconds.
+        /// When a library was granted a map last, or maps were seen to have grown, in microseconds.
         granted_at: AtomicI64 = AtomicI64::new(0),
         /// By how much maps have grown lately from one reading to the next.
         step: AtomicI64 = AtomicI64::new(0),
@@ -385,19 +387,22 @@ pub(super) fn settle(in_turn: bool, look: impl Fn(u64, i64)) {
         read(true, &look)
     };
     let (before, step) = (limits::maps() as i64, STATE.step.load(Relaxed));
-    let (mut is_read, mut last) = (false, before);
+    let (mut is_read, mut last, mut quiet) = (false, before, 0);
     let is_settled = || {
         clock::wait_until(SETTLING.0, SETTLING.0, || false);
         // Another thread may be reading, or hold the table of maps.
         is_read = clock::wait_until(SETTLING.0, SETTLING.0 / 10, read_now);
         let touched = limits::maps() as i64;
-        !in_turn || !is_read || touched - std::mem::replace(&mut last, touched) < LEAST_MAPPED
+        let is_quiet = touched - std::mem::replace(&mut last, touched) < LEAST_MAPPED;
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        !in_turn || !is_read || quiet == QUIET
     };
-    clock::wait_until(SETTLING.1, 0, is_settled);
+    let is_over = clock::wait_until(SETTLING.1, 0, is_settled);
     let touched = limits::maps() as i64;
     // All these readings are one for a step.
     STATE.step.fetch_max(step.max(touched - before), Relaxed);
-    if is_read {
+    // While others touch it, all of it counts.
+    if is_read && is_over {
         let part = touched as f64 / zone::mapped().max(touched).max(1) as f64;
         let granted = granted();
         let settled = granted - (granted as f64 * part) as i64;
@@ -460,6 +465,7 @@ fn follow_maps(live: i64, time: i64) -> Option<Reading> {
     let (maps, before) = (maps? as i64, limits::maps() as i64);
     note_maps(maps as u64);
     if maps - before >= LEAST_MAPPED {
+        STATE.granted_at.fetch_max(now, Relaxed);
         let step = (maps - before).max(STATE.step.load(Relaxed) / 2);
         STATE.step.store(step, Relaxed);
     }
