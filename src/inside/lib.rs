@@ -16,6 +16,7 @@ static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
 
 /// The linker sorts it before all other constructors of the library, and `-z initfirst` the library before all
 /// others; before glibc 2.34 libpthread has that place, and this library runs in the usual order.
+#[cfg(target_env = "gnu")]
 #[used]
 #[unsafe(link_section = ".init_array.00001")]
 static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
@@ -29,6 +30,7 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
             Handshake::remove(&mut environment);
             // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
             unsafe { environment.take_first_of_list(b"LD_PRELOAD=") };
+            #[cfg(target_env = "gnu")]
             give_mimalloc(&environment);
             let name = found.name();
             let _ = HANDSHAKE.set(found);
@@ -40,7 +42,8 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
 
 /// Stores an environment for mimalloc's constructor, which goes through all of it for each of its options: an empty one
 /// if no variable is its own. libc stores the real one in a constructor of its own, after those of this library.
-/// Before glibc 2.34 it has done so already.
+/// Before glibc 2.34 it has done so already, as musl.
+#[cfg(target_env = "gnu")]
 fn give_mimalloc(environment: &Strings<'_>) {
     struct Empty(*const c_char);
     // SAFETY: null, which ends the array; nobody writes there.
@@ -85,6 +88,12 @@ unsafe extern "C" fn __libc_start_main(
     at_exit: *const c_void,
     stack_end: *const c_void,
 ) -> c_int {
+    // musl runs all constructors from here, and gives them no arguments.
+    #[cfg(target_env = "musl")]
+    // SAFETY: the kernel puts a null and the environment behind the arguments; nobody has read them yet.
+    early(argc, unsafe { Strings::at(arguments.as_ptr()) }, unsafe {
+        Strings::at(arguments.as_ptr().add(argc as usize + 1))
+    });
     let main = HANDSHAKE.get().map_or(main, |_| hosted_main);
     START.resolve();
     match START.get() {
@@ -102,7 +111,12 @@ extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<
     }
     // SAFETY: the arguments; what has read them before has copies.
     let arguments = unsafe { ProcessArguments::of_main(arguments) };
-    pyhost_host::main_inside(arguments, found.and_then(Handshake::name))
+    let status = pyhost_host::main_inside(arguments, found.and_then(Handshake::name));
+    // musl's start would call its own `exit`, past the one that the host exports.
+    #[cfg(target_env = "musl")]
+    std::process::exit(status);
+    #[cfg(target_env = "gnu")]
+    status
 }
 
 /// This library's file, by the path that it was loaded from.
@@ -110,7 +124,7 @@ fn own_file() -> Option<&'static CStr> {
     // SAFETY: the call fills the structure; the loader keeps the name as long as the library is loaded.
     unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
-        let known = libc::dladdr(&raw const EARLY as *const c_void, &mut found);
+        let known = libc::dladdr(early as *const c_void, &mut found);
         (known != 0 && !found.dli_fname.is_null()).then(|| CStr::from_ptr(found.dli_fname))
     }
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+MUSL = "musllinux_1_2"
 OLDEST_GLIBC = 17  # no Rust program runs on an older one
 MACHINES = {62: "x86_64", 183: "aarch64"}  # elf(5), e_machine
 
@@ -29,9 +30,10 @@ class Host(BuildHookInterface):
         scripts = [folder / "bin/pyhost", folder / "bin/pyhostctl"]
         library = folder / "lib/pyhost/libpyhost.so"
         tag = folder.name.split("-")[1].replace(".", "")
-        glibc = max(OLDEST_GLIBC, *map(newest_glibc, [*scripts, library]))
+        glibc = max(map(newest_glibc, [*scripts, library]))
+        system = f"manylinux_2_{max(OLDEST_GLIBC, glibc)}" if glibc else MUSL  # musl's symbols have no versions
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp{tag}-cp{tag}-manylinux_2_{glibc}_{machine(library)}"
+        build_data["tag"] = f"cp{tag}-cp{tag}-{system}_{machine(library)}"
         build_data["shared_scripts"] = {str(script): script.name for script in scripts}
         build_data["shared_data"] = {str(library): "lib/pyhost/libpyhost.so"}
 

@@ -20,12 +20,16 @@ use std::ops::Range;
 use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 
 /// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all.
-const FILES: [&[u8]; 4] = [
+#[cfg(target_env = "gnu")]
+const FILES: &[&[u8]] = &[
     b"libc.so.6",
     b"libm.so.6",
     b"libpthread.so.0",
     b"libdl.so.2",
 ];
+/// musl's is the loader itself, whatever its name.
+#[cfg(target_env = "musl")]
+const FILES: &[&[u8]] = &[b"libc.so"];
 
 // Entries of a dynamic section, as `elf.h` has them without "DT_".
 const PLTRELSZ: usize = 2;
@@ -79,11 +83,17 @@ struct Link {
 struct Objects {
     version: i32,
     first: *const Link,
+    breakpoint: usize,
+    state: i32,
+    loader: usize,
 }
 
 unsafe extern "C" {
     /// The loader's own.
+    #[cfg(target_env = "gnu")]
     static _r_debug: Objects;
+    #[cfg(target_env = "musl")]
+    static _dl_debug_addr: *const Objects;
     // This object's, from the linker.
     static __ehdr_start: Header;
     static _DYNAMIC: [Entry; 0];
@@ -117,6 +127,18 @@ unsafe fn value(dynamic: *const Entry, tag: usize) -> usize {
     0
 }
 
+/// As [`value`], of an address: musl's loader leaves it as it is in the file.
+///
+/// # Safety
+/// As there.
+unsafe fn table(base: usize, dynamic: *const Entry, tag: usize) -> usize {
+    // SAFETY: the caller's promise.
+    match unsafe { value(dynamic, tag) } {
+        address if cfg!(target_env = "gnu") || address == 0 => address,
+        offset => base.wrapping_add(offset),
+    }
+}
+
 /// Whether a path is that of a file: by bytes, since a comparison of slices is a call of libc.
 ///
 /// # Safety
@@ -143,10 +165,10 @@ unsafe fn has_name(path: *const c_char, file: &[u8]) -> bool {
 
 impl Object {
     /// # Safety
-    /// A dynamic section that the loader has relocated.
+    /// A dynamic section that the loader has read.
     unsafe fn of(base: usize, dynamic: *const Entry) -> Self {
         // SAFETY: the caller's promise.
-        let part = |tag| unsafe { value(dynamic, tag) };
+        let part = |tag| unsafe { table(base, dynamic, tag) };
         Object {
             base,
             symbols: with_exposed_provenance(part(SYMTAB)),
@@ -160,9 +182,14 @@ impl Object {
     fn of_libc(file: &[u8]) -> Option<Self> {
         // SAFETY: the list only grows before other threads exist, and glibc's files are never unloaded.
         unsafe {
-            let mut link = _r_debug.first;
+            #[cfg(target_env = "gnu")]
+            let objects = &_r_debug;
+            #[cfg(target_env = "musl")]
+            let objects = &*_dl_debug_addr;
+            let mut link = objects.first;
             while !link.is_null() {
-                if has_name((*link).name, file) {
+                let is_loader = (*link).base == objects.loader;
+                if has_name((*link).name, file) || cfg!(target_env = "musl") && is_loader {
                     let object = Object::of((*link).base, (*link).dynamic);
                     return (!object.hashes.is_null()).then_some(object);
                 }
@@ -343,7 +370,7 @@ pub fn bind_own_calls() {
         let mut is_open = false;
         let [table, size] = RELOCATIONS;
         for [table, size] in [[table, size], [JMPREL, PLTRELSZ]] {
-            let first = with_exposed_provenance::<Relocation>(value(dynamic, table));
+            let first = with_exposed_provenance::<Relocation>(self::table(base, dynamic, table));
             for index in 0..value(dynamic, size) / size_of::<Relocation>() {
                 let relocation = &*first.add(index);
                 let (symbol, kind) = match usize::BITS {

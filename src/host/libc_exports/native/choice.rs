@@ -38,7 +38,8 @@ fn by_circumstances(has_region: bool) -> Mode {
 /// [`Mode::Count`] alone.
 pub fn set_mode(mode: Mode) {
     mode::set(mode);
-    lookup::bind_deeply(mode == Mode::Off);
+    #[cfg(target_env = "gnu")]
+    super::deep_binding::allow(mode == Mode::Off);
     if mode != Mode::Count {
         mapped::forget();
     }
