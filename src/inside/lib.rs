@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use pyhost_host::{ProcessArguments, Strings, Symbol};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::{ptr::null, sync::OnceLock};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
 
 /// What the launcher said; none in a program that it did not mean.
 static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
@@ -45,10 +45,10 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
 /// Before glibc 2.34 it has done so already, as musl.
 #[cfg(target_env = "gnu")]
 fn give_mimalloc(environment: &Strings<'_>) {
-    struct Empty(*const c_char);
+    struct Empty(*const std::ffi::c_char);
     // SAFETY: null, which ends the array; nobody writes there.
     unsafe impl Sync for Empty {}
-    static EMPTY: Empty = Empty(null());
+    static EMPTY: Empty = Empty(std::ptr::null());
     // SAFETY: libc's own variable, while the process has one thread.
     unsafe {
         if !libc::environ.is_null() {
