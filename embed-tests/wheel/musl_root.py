@@ -76,7 +76,7 @@ def make_root(version, target):
     musl = pathlib.Path(targets.output_of("tools/debian-files", f"musl-root-{target.debian}", target.debian, cpython.OF_MUSL, "musl,busybox-static"))
     root = HERE / f"target/musl/root-{version}"
     shutil.rmtree(root, ignore_errors=True)
-    for folder in ("bin", "dev", "lib", "proc", "root", "sys", "tmp", "usr/bin"):
+    for folder in ("bin", "dev", "lib", "proc", "pyhost", "root", "sys", "tmp", "usr/bin"):
         (root / folder).mkdir(parents=True)
     loader = f"ld-musl-{target.processor}.so.1"
     shutil.copy(next(musl.glob("**/*-linux-musl/libc.so")), root / "lib" / loader)

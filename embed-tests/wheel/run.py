@@ -201,6 +201,9 @@ def users_preload(environment):
 
 
 def gunicorn(environment):
+    if subprocess.run([environment.python, "-c", "import ssl"], stderr=subprocess.DEVNULL).returncode != 0:
+        print("skipped: gunicorn: this Python has no module ssl, which it imports")
+        return
     (environment.folder / "app.py").write_text(APP)
     command = environment.command("-m", "gunicorn", "--workers=2", "--bind=127.0.0.1:0", "app:app")
     server = subprocess.Popen(command, cwd=environment.folder, env=clean(), stderr=subprocess.PIPE, encoding="utf-8")

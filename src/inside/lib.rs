@@ -27,7 +27,7 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
     let found = Handshake::find(&environment);
     match found.filter(|found| pyhost_host::runs_program(found.interpreter)) {
         Some(found) => {
-            Handshake::remove(&mut environment);
+            environment.retain(|entry| !entry.starts_with(NAME));
             // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
             unsafe { environment.take_first_of_list(b"LD_PRELOAD=") };
             #[cfg(target_env = "gnu")]
@@ -112,11 +112,8 @@ extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<
     // SAFETY: the arguments; what has read them before has copies.
     let arguments = unsafe { ProcessArguments::of_main(arguments) };
     let status = pyhost_host::main_inside(arguments, found.and_then(Handshake::name));
-    // musl's start would call its own `exit`, past the one that the host exports.
-    #[cfg(target_env = "musl")]
-    std::process::exit(status);
-    #[cfg(target_env = "gnu")]
-    status
+    // SAFETY: as a return, after which musl calls its own `exit`, past the one that the host exports.
+    unsafe { libc::exit(status) }
 }
 
 /// This library's file, by the path that it was loaded from.
@@ -157,10 +154,5 @@ impl Handshake {
     /// The name that the launcher was called by, if it started this process.
     fn name(&self) -> Option<&'static CStr> {
         Some(self.name).filter(|name| !name.is_empty())
-    }
-
-    /// Takes the launcher's word out of an environment.
-    fn remove(environment: &mut Strings<'_>) {
-        environment.retain(|entry| !entry.starts_with(NAME));
     }
 }

@@ -44,7 +44,7 @@ fn cannot_start(line: String) -> Failure {
 extern "C" fn main(_argc: i32, arguments: Strings<'_>) -> i32 {
     let words = arguments
         .iter()
-        .map(|word| OsStr::from_bytes(word).to_owned());
+        .map(|word| OsString::from_vec(word.to_vec()));
     let Failure(status, line) = start(words.collect());
     say(format_args!("{line}"));
     status

@@ -5,6 +5,7 @@ what tools/build-inside has made for another processor instead.
 """
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -23,6 +24,8 @@ class Host(BuildHookInterface):
     def initialize(self, version, build_data):
         folder = os.environ.get("PYHOST_WHEEL_FOLDER")
         if folder is None:
+            if platform.libc_ver()[0] != "glibc":
+                sys.exit("pyhost: the source builds on glibc alone; expected a wheel of 'tools/build-wheels --musl', which is made there")
             python = os.environ.get("PYHOST_WHEEL_PYTHON", sys.executable)
             build = subprocess.run([Path(self.root, "tools/build-inside"), python], check=True, stdout=subprocess.PIPE)
             folder = build.stdout.decode().strip()

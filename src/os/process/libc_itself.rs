@@ -19,17 +19,14 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 
-/// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all.
-#[cfg(target_env = "gnu")]
-const FILES: &[&[u8]] = &[
+/// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all. With musl each is the
+/// loader, whatever its name.
+const FILES: [&[u8]; 4] = [
     b"libc.so.6",
     b"libm.so.6",
     b"libpthread.so.0",
     b"libdl.so.2",
 ];
-/// musl's is the loader itself, whatever its name.
-#[cfg(target_env = "musl")]
-const FILES: &[&[u8]] = &[b"libc.so"];
 
 // Entries of a dynamic section, as `elf.h` has them without "DT_".
 const PLTRELSZ: usize = 2;
@@ -83,9 +80,8 @@ struct Link {
 struct Objects {
     version: i32,
     first: *const Link,
-    breakpoint: usize,
-    state: i32,
-    loader: usize,
+    /// A breakpoint, the list's state, and where the loader lies.
+    rest: [usize; 3],
 }
 
 unsafe extern "C" {
@@ -133,10 +129,9 @@ unsafe fn value(dynamic: *const Entry, tag: usize) -> usize {
 /// As there.
 unsafe fn table(base: usize, dynamic: *const Entry, tag: usize) -> usize {
     // SAFETY: the caller's promise.
-    match unsafe { value(dynamic, tag) } {
-        address if cfg!(target_env = "gnu") || address == 0 => address,
-        offset => base.wrapping_add(offset),
-    }
+    let address = unsafe { value(dynamic, tag) };
+    let is_offset = cfg!(target_env = "musl") && address != 0;
+    address.wrapping_add(if is_offset { base } else { 0 })
 }
 
 /// Whether a path is that of a file: by bytes, since a comparison of slices is a call of libc.
@@ -188,7 +183,7 @@ impl Object {
             let objects = &*_dl_debug_addr;
             let mut link = objects.first;
             while !link.is_null() {
-                let is_loader = (*link).base == objects.loader;
+                let is_loader = (*link).base == objects.rest[2];
                 if has_name((*link).name, file) || cfg!(target_env = "musl") && is_loader {
                     let object = Object::of((*link).base, (*link).dynamic);
                     return (!object.hashes.is_null()).then_some(object);

@@ -38,8 +38,7 @@ fn by_circumstances(has_region: bool) -> Mode {
 /// [`Mode::Count`] alone.
 pub fn set_mode(mode: Mode) {
     mode::set(mode);
-    #[cfg(target_env = "gnu")]
-    super::deep_binding::allow(mode == Mode::Off);
+    lookup::bind_deeply(mode == Mode::Off);
     if mode != Mode::Count {
         mapped::forget();
     }

@@ -1,9 +1,12 @@
-//! The executable's own `dlsym` and `dlvsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
+//! The executable's own `dlopen`, `dlsym` and `dlvsym`: a `malloc`, `free` or `mmap` that a library finds in libc itself is
 //! the exported one.
 //!
 //! Without it `ctypes.CDLL("libc.so.6").free(strdup(...))` aborts: libc's `strdup` allocates by the exported `malloc`,
 //! and the `free` found in libc's own table does not know the block. `RTLD_NEXT` depends on the caller's address, so it
 //! goes to libc's `dlsym` by a jump, unless a name of the family is asked for and libc's own follows the host.
+//!
+//! A library that is loaded with `RTLD_DEEPBIND` finds libc before the executable. So `dlopen` leaves that flag out: the
+//! library's names come after those of the program and of what the program needs, as without the flag.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +18,7 @@ use crate::libc_exports::assembly::{begin, by_processor, end, go_on, if_arm};
 use pyhost_os::{process::libc_itself, strings::c_text};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
 
 /// The family: the name, libc's own address, the host's.
 struct Twin {
@@ -32,10 +35,8 @@ macro_rules! twins {
                 $(#[link_name = concat!("pyhost_exported_", stringify!($mapping))] pub fn $mapping();)*
             }
         }
-        static TWINS: [Twin; [$($(#[$of] stringify!($function),)*)* $(stringify!($mapping)),*].len()] = [
-            $($(#[$of] twins!($module $function),)*)*
-            $(twins!(in_c $mapping),)*
-        ];
+        static TWINS: [Twin; [$($(#[$of] stringify!($function),)*)* $(stringify!($mapping)),*].len()] =
+            [$($(#[$of] twins!($module $function),)*)* $(twins!(in_c $mapping)),*];
     };
     ($module:ident $function:ident) => {
         Twin {
@@ -54,11 +55,23 @@ twins! {
     glibc: pvalloc malloc_trim mallinfo mallinfo2 malloc_stats malloc_info;
 }
 
+/// The flags of `dlopen` that are passed on. Read by assembly.
+static PASSED_ON: AtomicI32 = AtomicI32::new(!RTLD_DEEPBIND);
+
+/// glibc's; musl has none.
+const RTLD_DEEPBIND: i32 = 8;
+
 /// Finds libc's own family. Once, at the start.
 pub fn learn_libc() {
     for twin in &TWINS {
         twin.in_libc.store(libc_itself::find(twin.name), Relaxed);
     }
+}
+
+/// Whether libraries may be loaded with `RTLD_DEEPBIND`: in a process that leaves malloc alone from the start.
+pub fn bind_deeply(is_allowed: bool) {
+    let left_out = if is_allowed { 0 } else { RTLD_DEEPBIND };
+    PASSED_ON.store(!left_out, Relaxed);
 }
 
 /// The exported function in place of one that was found.
@@ -80,7 +93,6 @@ unsafe extern "C" fn pyhost_dlsym(handle: *mut c_void, name: *const c_char) -> *
 }
 
 /// `dlvsym(3)` for every handle but `RTLD_NEXT`.
-#[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_dlvsym(
     handle: *mut c_void,
@@ -136,6 +148,12 @@ pub fn refused_by_libc() -> Option<&'static str> {
     let text = text.to_str().ok()?;
     let is_of_malloc = OF_MALLOC.iter().any(|words| text.starts_with(words));
     is_of_malloc.then_some(text)
+}
+
+/// Stands in for libc's `dlopen` if it was not found.
+#[unsafe(no_mangle)]
+extern "C" fn pyhost_no_dlopen() -> *mut c_void {
+    null_mut()
 }
 
 // Looks the second argument up if the handle is `RTLD_NEXT`, and returns what was found, if anything. Another handle is for
@@ -201,5 +219,30 @@ macro_rules! look_up {
 }
 
 look_up!("dlsym", pyhost_dlsym, DLSYM);
-#[cfg(target_env = "gnu")]
 look_up!("dlvsym", pyhost_dlvsym, DLVSYM);
+
+// Leaves out of the flags, the second argument, what is not passed on.
+by_processor! { leave_out:
+    x86_64 "and esi, dword ptr [rip + {passed_on}]",
+    aarch64
+        "adrp x16, {passed_on}
+        ldr w16, [x16, :lo12:{passed_on}]
+        and w1, w1, w16",
+    arm
+        "ldr r12, 4f
+        1: add r12, pc, r12
+        ldr r12, [r12]
+        and r1, r1, r12"
+}
+
+// dlopen(3) looks where the caller's object says, so it is jumped to.
+std::arch::global_asm!(
+    begin!("dlopen"),
+    leave_out!(),
+    go_on!(),
+    if_arm!("4: .word {passed_on} - (1b + 8)"),
+    end!("dlopen"),
+    passed_on = sym PASSED_ON,
+    real = sym next::DLOPEN,
+    missing = sym pyhost_no_dlopen,
+);

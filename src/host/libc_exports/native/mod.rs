@@ -7,8 +7,6 @@
 
 pub mod checkers;
 mod choice;
-#[cfg(target_env = "gnu")]
-mod deep_binding;
 mod exit;
 pub mod family;
 #[cfg(target_env = "gnu")]

@@ -198,6 +198,9 @@ found::symbols! {
     #[cfg(not(target_feature = "crt-static"))] {
         SECURE_GETENV = "secure_getenv":
             unsafe extern "C" fn(*const c_char) -> *const c_char;
+        DLOPEN = "dlopen": Jump;
+        DLVSYM = "dlvsym":
+            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     }
     #[cfg(target_env = "gnu")] {
         PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
@@ -213,9 +216,6 @@ found::symbols! {
         MALLINFO2 = "mallinfo2": extern "C" fn() -> libc::mallinfo2;
         STATS = "malloc_stats": extern "C" fn();
         INFO = "malloc_info": unsafe extern "C" fn(c_int, *mut libc::FILE) -> c_int;
-        DLOPEN = "dlopen": Jump;
-        DLVSYM = "dlvsym":
-            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     }
     #[cfg(target_env = "musl")] {
         EXIT = "exit": extern "C" fn(c_int);

@@ -14,6 +14,9 @@ pub fn refused_by_libc() -> Option<&'static str> {
     None
 }
 
+/// There are no libraries.
+pub fn bind_deeply(_is_allowed: bool) {}
+
 unsafe extern "C" {
     /// musl's: what `dlerror(3)` will say.
     fn __dl_seterr(format: *const c_char, ...);
