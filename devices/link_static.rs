@@ -4,21 +4,23 @@ use super::{Link, MAPPINGS, exported, fail, for_libraries, output_folder, run, t
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether the executable is static: with musl. There is no static form with glibc, whose name service needs libraries.
+/// Whether the executable is static: with musl. There is no static form with glibc, whose name service needs libraries. The library
+/// that is preloaded is never static.
 pub fn is_static() -> bool {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     if variable("CARGO_CFG_TARGET_ENV") != "musl" {
         return false;
     }
-    if std::env::var_os("PYO3_BUILD_EXTENSION_MODULE").is_some() {
-        fail(
-            "a host inside an interpreter needs glibc; expected a target such as x86_64-unknown-linux-gnu",
-        )
+    let is_static = variable("CARGO_CFG_TARGET_FEATURE").contains("crt-static");
+    match (is_static, std::env::var_os("PYO3_BUILD_EXTENSION_MODULE")) {
+        (true, Some(_)) => fail(
+            "a host inside an interpreter is no static executable; expected a build with tools/build-inside",
+        ),
+        (false, None) => fail(
+            "pyhost with musl is a static executable; expected RUSTFLAGS without '-crt-static'",
+        ),
+        _ => is_static,
     }
-    if variable("CARGO_ENCODED_RUSTFLAGS").contains("-crt-static") {
-        fail("pyhost with musl is a static executable; expected RUSTFLAGS without '-crt-static'")
-    }
-    true
 }
 
 /// Functions that the host has in place of libc's, also for libc itself, as the loader has it for malloc's with glibc. Of the

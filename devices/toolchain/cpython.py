@@ -175,7 +175,7 @@ class Build:
         modules = (folder / "Modules/Setup.stdlib").read_text()
         if not re.search("^_ctypes ", modules, re.MULTILINE):
             # Up to 3.11 another script builds this one, as a library.
-            modules = modules.replace("*static*\n", f"*static*\n{CTYPES}\n", 1)
+            modules = re.sub(r"^\*(static|shared)\*\n", rf"\g<0>{CTYPES}\n", modules, count=1, flags=re.MULTILINE)
         (folder / "Modules/Setup.local").write_text(modules)
 
     def make_python(self, source):

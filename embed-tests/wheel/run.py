@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -28,6 +29,7 @@ ROOT = HERE.parent.parent
 PINS = HERE.parent / "environments" / "pins"
 DEPLOY = ROOT / "docs" / "deploy"
 SECONDS = 120  # for a command, see --seconds
+SYSTEM = "manylinux" if platform.libc_ver()[0] == "glibc" else "musllinux"
 
 START_METHODS = """
 import multiprocessing, os, sys
@@ -89,7 +91,8 @@ class Environment:
         run([python, "-m", "venv", folder])
         self.version = said([self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
         tag = "cp" + self.version.replace(".", "")
-        wheels = sorted((ROOT / "target" / "wheels").glob(f"pyhost-*-{tag}-{tag}-*_{os.uname().machine}.whl"))
+        name = f"pyhost-*-{tag}-{tag}-{SYSTEM}_*_{os.uname().machine}.whl"
+        wheels = sorted((ROOT / "target" / "wheels").glob(name))
         if not wheels:
             raise SystemExit(f"run.py: there is no wheel for {self.version}; expected 'tools/build-wheels {python}' first")
         self.wheel = wheels[-1]
@@ -189,8 +192,8 @@ def children(environment):
 
 def users_preload(environment):
     """A list of libraries that the user preloads is the script's and its children's."""
-    library = next(pathlib.Path("/lib").glob("*-linux-gnu*/libSegFault.so"), None) or next(
-        pathlib.Path("/lib").glob("*-linux-gnu*/libm.so.6"))
+    names = ("lib/*-linux-gnu*/libSegFault.so", "lib/*-linux-gnu*/libm.so.6", "usr/lib/libpython3.so")
+    library = next(path for name in names for path in pathlib.Path("/").glob(name))
     code = "import os; print(os.environ['LD_PRELOAD']); os.system('echo $LD_PRELOAD')"
     done = subprocess.run(environment.command("-u", "-c", code), env={**clean(), "LD_PRELOAD": str(library)},
                           stdout=subprocess.PIPE, encoding="utf-8", timeout=SECONDS)
@@ -198,6 +201,9 @@ def users_preload(environment):
 
 
 def gunicorn(environment):
+    if subprocess.run([environment.python, "-c", "import ssl"], stderr=subprocess.DEVNULL).returncode != 0:
+        print("skipped: gunicorn: this Python has no module ssl, which it imports")
+        return
     (environment.folder / "app.py").write_text(APP)
     command = environment.command("-m", "gunicorn", "--workers=2", "--bind=127.0.0.1:0", "app:app")
     server = subprocess.Popen(command, cwd=environment.folder, env=clean(), stderr=subprocess.PIPE, encoding="utf-8")
@@ -301,7 +307,8 @@ def clear_lines(environment):
     script = environment.folder / "script"
     script.write_text("#!/bin/sh\nexec python3 \"$@\"\n")
     script.chmod(0o755)
-    for path, expected in [(script, "is a script"), ("/nowhere/python", "cannot be read"), ("/bin/sh", "is no CPython")]:
+    other = environment.command(name="pyhostctl")[0]
+    for path, expected in [(script, "is a script"), ("/nowhere/python", "cannot be read"), (other, "is no CPython")]:
         done = environment.result(environment.command("--python", path, "-c", "print(1)"))
         assert done.returncode in (1, 2) and done.stdout == "", (path, done)
         assert done.stderr.count("\n") == 1 and expected in done.stderr, (path, done)

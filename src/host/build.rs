@@ -136,6 +136,9 @@ fn order_functions(link: &mut Link) {
 /// the backtrace of a panic alone, and `libgcc_s.so` would be mapped at every start. Without
 /// link-time optimisation the linker may still take the shared one.
 fn link_unwinder() {
+    if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "musl") {
+        return; // GNU's is for glibc: tools/build-inside links Rust's own
+    }
     let compiler = cc::Build::new().get_compiler();
     let answer = Command::new(compiler.path())
         .arg("-print-file-name=libgcc_eh.a")

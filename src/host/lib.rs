@@ -34,7 +34,7 @@ use std::ffi::CStr;
 /// Makes the host's own calls of libc lead past preloaded libraries. Before everything else. With a static libpython they stay:
 /// CPython's would go past, too.
 pub fn bind_own_calls() {
-    #[cfg(all(target_env = "gnu", not(shares_calls)))]
+    #[cfg(not(any(target_feature = "crt-static", shares_calls)))]
     process::libc_itself::bind_own_calls();
 }
 

@@ -8,14 +8,15 @@
 #![allow(unsafe_code)]
 
 use pyhost_host::{ProcessArguments, Strings, Symbol};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::{ptr::null, sync::OnceLock};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
 
 /// What the launcher said; none in a program that it did not mean.
 static HANDSHAKE: OnceLock<Handshake> = OnceLock::new();
 
 /// The linker sorts it before all other constructors of the library, and `-z initfirst` the library before all
 /// others; before glibc 2.34 libpthread has that place, and this library runs in the usual order.
+#[cfg(target_env = "gnu")]
 #[used]
 #[unsafe(link_section = ".init_array.00001")]
 static EARLY: extern "C" fn(c_int, Strings<'static>, Strings<'static>) = early;
@@ -26,9 +27,10 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
     let found = Handshake::find(&environment);
     match found.filter(|found| pyhost_host::runs_program(found.interpreter)) {
         Some(found) => {
-            Handshake::remove(&mut environment);
+            environment.retain(|entry| !entry.starts_with(NAME));
             // SAFETY: the environment that the kernel made, in memory of the stack, before anybody else reads it.
             unsafe { environment.take_first_of_list(b"LD_PRELOAD=") };
+            #[cfg(target_env = "gnu")]
             give_mimalloc(&environment);
             let name = found.name();
             let _ = HANDSHAKE.set(found);
@@ -40,12 +42,13 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
 
 /// Stores an environment for mimalloc's constructor, which goes through all of it for each of its options: an empty one
 /// if no variable is its own. libc stores the real one in a constructor of its own, after those of this library.
-/// Before glibc 2.34 it has done so already.
+/// Before glibc 2.34 it has done so already, as musl.
+#[cfg(target_env = "gnu")]
 fn give_mimalloc(environment: &Strings<'_>) {
-    struct Empty(*const c_char);
+    struct Empty(*const std::ffi::c_char);
     // SAFETY: null, which ends the array; nobody writes there.
     unsafe impl Sync for Empty {}
-    static EMPTY: Empty = Empty(null());
+    static EMPTY: Empty = Empty(std::ptr::null());
     // SAFETY: libc's own variable, while the process has one thread.
     unsafe {
         if !libc::environ.is_null() {
@@ -85,6 +88,12 @@ unsafe extern "C" fn __libc_start_main(
     at_exit: *const c_void,
     stack_end: *const c_void,
 ) -> c_int {
+    // musl runs all constructors from here, and gives them no arguments.
+    #[cfg(target_env = "musl")]
+    // SAFETY: the kernel puts a null and the environment behind the arguments; nobody has read them yet.
+    early(argc, unsafe { Strings::at(arguments.as_ptr()) }, unsafe {
+        Strings::at(arguments.as_ptr().add(argc as usize + 1))
+    });
     let main = HANDSHAKE.get().map_or(main, |_| hosted_main);
     START.resolve();
     match START.get() {
@@ -102,7 +111,9 @@ extern "C" fn hosted_main(_argc: c_int, arguments: Strings<'static>, _: Strings<
     }
     // SAFETY: the arguments; what has read them before has copies.
     let arguments = unsafe { ProcessArguments::of_main(arguments) };
-    pyhost_host::main_inside(arguments, found.and_then(Handshake::name))
+    let status = pyhost_host::main_inside(arguments, found.and_then(Handshake::name));
+    // SAFETY: as a return, after which musl calls its own `exit`, past the one that the host exports.
+    unsafe { libc::exit(status) }
 }
 
 /// This library's file, by the path that it was loaded from.
@@ -110,7 +121,7 @@ fn own_file() -> Option<&'static CStr> {
     // SAFETY: the call fills the structure; the loader keeps the name as long as the library is loaded.
     unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
-        let known = libc::dladdr(&raw const EARLY as *const c_void, &mut found);
+        let known = libc::dladdr(early as *const c_void, &mut found);
         (known != 0 && !found.dli_fname.is_null()).then(|| CStr::from_ptr(found.dli_fname))
     }
 }
@@ -143,10 +154,5 @@ impl Handshake {
     /// The name that the launcher was called by, if it started this process.
     fn name(&self) -> Option<&'static CStr> {
         Some(self.name).filter(|name| !name.is_empty())
-    }
-
-    /// Takes the launcher's word out of an environment.
-    fn remove(environment: &mut Strings<'_>) {
-        environment.retain(|entry| !entry.starts_with(NAME));
     }
 }

@@ -14,6 +14,7 @@ const HEAD: u64 = 4096;
 /// Bytes of a path, with the zero byte.
 const LONGEST: usize = 4096;
 const SET_IDS: u32 = 0o6000;
+const IS_MUSL: bool = cfg!(target_env = "musl");
 
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u16 = elf::EM_X86_64;
@@ -36,9 +37,10 @@ pub fn check(path: &Path) -> Result<Metadata, String> {
     }
     match loader(path, &head) {
         None => Err("is no dynamic executable of this machine; expected a python".to_owned()),
-        Some(loader) if loader.windows(4).any(|part| part == b"musl") => {
-            Err("is built for musl; expected a python for glibc".to_owned())
-        }
+        Some(loader) if loader.windows(4).any(|part| part == b"musl") != IS_MUSL => Err(format!(
+            "is {} for musl; expected a python for the C library of this host",
+            if IS_MUSL { "not built" } else { "built" }
+        )),
         Some(_) => Ok(found),
     }
 }

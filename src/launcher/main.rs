@@ -41,8 +41,11 @@ fn cannot_start(line: String) -> Failure {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn main() -> i32 {
-    let Failure(status, line) = start(std::env::args_os().collect());
+extern "C" fn main(_argc: i32, arguments: Strings<'_>) -> i32 {
+    let words = arguments
+        .iter()
+        .map(|word| OsString::from_vec(word.to_vec()));
+    let Failure(status, line) = start(words.collect());
     say(format_args!("{line}"));
     status
 }

@@ -202,7 +202,11 @@ impl Ledger {
         let cell = slot.cell(account);
         if self.is_overflow(slot) {
             // Shared by several threads: no window, locked instructions.
-            let moved = account_sign(account) * delta;
+            let moved = if account == Account::Pooled {
+                -delta
+            } else {
+                delta
+            };
             if delta > 0 {
                 self.publish(account, (delta, delta), (moved, moved), heights)?;
             }
@@ -414,10 +418,6 @@ impl Ledger {
         raise(&self.total_peak, total_bound);
         Ok(moved - surplus)
     }
-}
-
-fn account_sign(account: Account) -> i64 {
-    if account == Account::Pooled { -1 } else { 1 }
 }
 
 /// Raises a maximum that no other thread raises meanwhile.

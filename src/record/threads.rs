@@ -47,17 +47,13 @@ fn role(samples: &Samples, site: Site) -> ThreadName<'_> {
         if is_hosts(file) {
             return role;
         }
-        if !is_machinery(file) {
+        if is_users(file) || !MACHINERY.iter().any(|module| file.ends_with(module)) {
             role = ThreadName::Role { function, file };
         } else if matches!(role, ThreadName::Known(_)) {
             role = ThreadName::Known("thread that starts, waits or ends");
         }
     }
     role
-}
-
-fn is_machinery(file: &str) -> bool {
-    !is_users(file) && MACHINERY.iter().any(|module| file.ends_with(module))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ what tools/build-inside has made for another processor instead.
 """
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+MUSL = "musllinux_1_2"
 OLDEST_GLIBC = 17  # no Rust program runs on an older one
 MACHINES = {62: "x86_64", 183: "aarch64"}  # elf(5), e_machine
 
@@ -22,6 +24,8 @@ class Host(BuildHookInterface):
     def initialize(self, version, build_data):
         folder = os.environ.get("PYHOST_WHEEL_FOLDER")
         if folder is None:
+            if platform.libc_ver()[0] != "glibc":
+                sys.exit("pyhost: the source builds on glibc alone; expected a wheel of 'tools/build-wheels --musl', which is made there")
             python = os.environ.get("PYHOST_WHEEL_PYTHON", sys.executable)
             build = subprocess.run([Path(self.root, "tools/build-inside"), python], check=True, stdout=subprocess.PIPE)
             folder = build.stdout.decode().strip()
@@ -29,9 +33,10 @@ class Host(BuildHookInterface):
         scripts = [folder / "bin/pyhost", folder / "bin/pyhostctl"]
         library = folder / "lib/pyhost/libpyhost.so"
         tag = folder.name.split("-")[1].replace(".", "")
-        glibc = max(OLDEST_GLIBC, *map(newest_glibc, [*scripts, library]))
+        glibc = max(map(newest_glibc, [*scripts, library]))
+        system = f"manylinux_2_{max(OLDEST_GLIBC, glibc)}" if glibc else MUSL  # musl's symbols have no versions
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp{tag}-cp{tag}-manylinux_2_{glibc}_{machine(library)}"
+        build_data["tag"] = f"cp{tag}-cp{tag}-{system}_{machine(library)}"
         build_data["shared_scripts"] = {str(script): script.name for script in scripts}
         build_data["shared_data"] = {str(library): "lib/pyhost/libpyhost.so"}
 

@@ -41,11 +41,6 @@ impl Object {
     }
 }
 
-/// The metatype of types.
-fn type_type() -> usize {
-    (&raw const ffi::PyType_Type).addr()
-}
-
 /// A type.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -65,7 +60,7 @@ pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
             |_| match memory.word(kind.wrapping_add(offset_of!(ffi::PyObject, ob_type))) {
                 Some(metatype) => {
                     kind = metatype;
-                    metatype == type_type()
+                    metatype == (&raw const ffi::PyType_Type).addr()
                 }
                 None => false,
             },

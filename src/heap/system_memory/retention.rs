@@ -53,7 +53,9 @@ pub fn apply(retention: Retention) {
         Retention::Speed => {
             ffi::mi_option_set_default(ffi::PYHOST_PURGE_DELAY, 10_000);
             small_pages::stop();
-            ask_for_huge_pages();
+            pages::each_arena(|Arena { start, end, .. }| {
+                advise_huge_pages(std::ptr::without_provenance_mut(start), end - start, true);
+            });
             if !address_limit::is_on() {
                 reserve_huge_pages();
             }
@@ -242,13 +244,6 @@ pub(crate) fn is_look_due() -> bool {
 pub fn keep_everything() {
     ffi::mi_option_set(ffi::PYHOST_PURGE_DELAY, -1);
     STATE.debt.store(NEVER, Relaxed);
-}
-
-/// Asks for huge pages beneath what mimalloc has reserved so far.
-fn ask_for_huge_pages() {
-    pages::each_arena(|Arena { start, end, .. }| {
-        advise_huge_pages(std::ptr::without_provenance_mut(start), end - start, true);
-    });
 }
 
 /// Gives mimalloc a gibibyte of address space for which huge pages are asked, to be used first; 64 MiB if addresses have

@@ -103,16 +103,13 @@ pub fn before_release() {
             return;
         };
         STATE.segment.fetch_max(resident, Relaxed);
-        if is_wanted() && resident > high + growth.max(LEAST_GROWTH) {
+        // A report or lines will show the highest moment. A tracked block wants its size alone.
+        let is_wanted = PEAK_THRESHOLDS.next_sample.load(Relaxed) != peak_watch::NEVER;
+        if (is_wanted || sampling::has_lines_on()) && resident > high + growth.max(LEAST_GROWTH) {
             take_sample(resident, shared);
         }
         look_in_window(resident);
     }
-}
-
-/// Whether a report or lines will show the highest moment. A tracked block wants its size alone.
-fn is_wanted() -> bool {
-    PEAK_THRESHOLDS.next_sample.load(Relaxed) != peak_watch::NEVER || sampling::has_lines_on()
 }
 
 /// Looks for the highest moment of a window, if somebody takes windows.

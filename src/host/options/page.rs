@@ -54,7 +54,10 @@ fn find(
     let Some(program) = pyhostctl_process::find() else {
         return Ok(None);
     };
-    let is_timeline_its_own = timeline.timeline.is_none() && is_file(template);
+    // Beside a regular file there may be another.
+    let target = || output::look(&mut expand(template)?).ok();
+    let is_file = || matches!(target(), Some(Target::New | Target::Old));
+    let is_timeline_its_own = timeline.timeline.is_none() && is_file();
     if is_timeline_its_own {
         let path = OsString::from_vec([template, b".timeline"].concat());
         timeline.timeline = outputs.choose(TIMELINE, &path, values, false)?;
@@ -73,12 +76,6 @@ fn find(
 
 fn expand(template: &[u8]) -> Option<PathBuffer> {
     PathBuffer::expand(template, process::id(), b"")
-}
-
-/// Whether the page goes to a regular file, beside which there may be another.
-fn is_file(template: &[u8]) -> bool {
-    let target = expand(template).and_then(|mut path| output::look(&mut path).ok());
-    matches!(target, Some(Target::New | Target::Old))
 }
 
 /// Where the page goes if nobody has named a file: `pyhost-PID.html` in the working directory. Not a

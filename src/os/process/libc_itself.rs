@@ -19,7 +19,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 
-/// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all.
+/// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all. With musl each is the
+/// loader, whatever its name.
 const FILES: [&[u8]; 4] = [
     b"libc.so.6",
     b"libm.so.6",
@@ -79,11 +80,16 @@ struct Link {
 struct Objects {
     version: i32,
     first: *const Link,
+    /// A breakpoint, the list's state, and where the loader lies.
+    rest: [usize; 3],
 }
 
 unsafe extern "C" {
     /// The loader's own.
+    #[cfg(target_env = "gnu")]
     static _r_debug: Objects;
+    #[cfg(target_env = "musl")]
+    static _dl_debug_addr: *const Objects;
     // This object's, from the linker.
     static __ehdr_start: Header;
     static _DYNAMIC: [Entry; 0];
@@ -117,6 +123,17 @@ unsafe fn value(dynamic: *const Entry, tag: usize) -> usize {
     0
 }
 
+/// As [`value`], of an address: musl's loader leaves it as it is in the file.
+///
+/// # Safety
+/// As there.
+unsafe fn table(base: usize, dynamic: *const Entry, tag: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let address = unsafe { value(dynamic, tag) };
+    let is_offset = cfg!(target_env = "musl") && address != 0;
+    address.wrapping_add(if is_offset { base } else { 0 })
+}
+
 /// Whether a path is that of a file: by bytes, since a comparison of slices is a call of libc.
 ///
 /// # Safety
@@ -143,10 +160,10 @@ unsafe fn has_name(path: *const c_char, file: &[u8]) -> bool {
 
 impl Object {
     /// # Safety
-    /// A dynamic section that the loader has relocated.
+    /// A dynamic section that the loader has read.
     unsafe fn of(base: usize, dynamic: *const Entry) -> Self {
         // SAFETY: the caller's promise.
-        let part = |tag| unsafe { value(dynamic, tag) };
+        let part = |tag| unsafe { table(base, dynamic, tag) };
         Object {
             base,
             symbols: with_exposed_provenance(part(SYMTAB)),
@@ -160,9 +177,14 @@ impl Object {
     fn of_libc(file: &[u8]) -> Option<Self> {
         // SAFETY: the list only grows before other threads exist, and glibc's files are never unloaded.
         unsafe {
-            let mut link = _r_debug.first;
+            #[cfg(target_env = "gnu")]
+            let objects = &_r_debug;
+            #[cfg(target_env = "musl")]
+            let objects = &*_dl_debug_addr;
+            let mut link = objects.first;
             while !link.is_null() {
-                if has_name((*link).name, file) {
+                let is_loader = (*link).base == objects.rest[2];
+                if has_name((*link).name, file) || cfg!(target_env = "musl") && is_loader {
                     let object = Object::of((*link).base, (*link).dynamic);
                     return (!object.hashes.is_null()).then_some(object);
                 }
@@ -343,7 +365,7 @@ pub fn bind_own_calls() {
         let mut is_open = false;
         let [table, size] = RELOCATIONS;
         for [table, size] in [[table, size], [JMPREL, PLTRELSZ]] {
-            let first = with_exposed_provenance::<Relocation>(value(dynamic, table));
+            let first = with_exposed_provenance::<Relocation>(self::table(base, dynamic, table));
             for index in 0..value(dynamic, size) / size_of::<Relocation>() {
                 let relocation = &*first.add(index);
                 let (symbol, kind) = match usize::BITS {

@@ -2,7 +2,7 @@
 //! the look for a limit in [`cgroup`] nothing here allocates, so that a signal handler may ask.
 
 pub mod cgroup;
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 pub mod libc_itself;
 pub mod limits;
 pub mod loaded;

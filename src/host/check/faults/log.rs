@@ -104,8 +104,8 @@ fn write(log: &Log, line: &[u8]) {
         return; // the reader is slow, and the script does not wait for it
     }
     if !STATE.is_reported.swap(true, Relaxed) {
-        if log.is_created {
-            discard(log, descriptor);
+        if log.is_created && file::status(&descriptor).is_ok_and(|found| found.st_size == 0) {
+            let _ = file::unlink(log.path.as_c_str());
         }
         let path = log.path.shown();
         notice(format_args!("--fail log: cannot write '{path}': {error}"));
@@ -117,13 +117,6 @@ fn take_back(descriptor: c_int, written: usize) {
     let end = file::position(&descriptor);
     if let Some(length) = end.and_then(|end| end.checked_sub(written as u64)) {
         let _ = file::truncate(&descriptor, length);
-    }
-}
-
-/// Removes the log if it was made for this process and nothing was written to it.
-fn discard(log: &Log, descriptor: c_int) {
-    if file::status(&descriptor).is_ok_and(|found| found.st_size == 0) {
-        let _ = file::unlink(log.path.as_c_str());
     }
 }
 

@@ -10,8 +10,10 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_env = "gnu")]
+use super::glibc;
 use super::next::{self, call};
-use super::{family, glibc, mode::is_off_from_the_start};
+use super::{family, mode::is_off_from_the_start};
 use crate::libc_exports::assembly::{begin, by_processor, end, go_on, if_arm};
 use pyhost_os::{process::libc_itself, strings::c_text};
 use std::ffi::{CStr, c_char, c_void};
@@ -27,31 +29,37 @@ struct Twin {
 
 /// The functions of each module, which have their own names; and those of `mapped/calls.c`, for their addresses alone.
 macro_rules! twins {
-    (in C: $($mapping:ident)*; $($module:ident: $($function:ident)*;)*) => {
+    (in C: $($mapping:ident)*; $(#[$of:meta] $module:ident: $($function:ident)*;)*) => {
         mod in_c {
             unsafe extern "C" {
                 $(#[link_name = concat!("pyhost_exported_", stringify!($mapping))] pub fn $mapping();)*
             }
         }
-        twins! { $($($module::$function)*)* $(in_c::$mapping)* }
+        static TWINS: [Twin; [$($(#[$of] stringify!($function),)*)* $(stringify!($mapping)),*].len()] =
+            [$($(#[$of] twins!($module $function),)*)* $(twins!(in_c $mapping)),*];
     };
-    ($($module:ident::$function:ident)*) => {
-        static TWINS: [Twin; [$(stringify!($function)),*].len()] = [$(Twin {
+    ($module:ident $function:ident) => {
+        Twin {
             name: c_text(concat!(stringify!($function), "\0")),
             in_libc: AtomicPtr::new(null_mut()),
             exported: || $module::$function as *const c_void as *mut c_void,
-        }),*];
+        }
     };
 }
 
 twins! {
     in C: mmap mmap64 munmap mremap mprotect madvise;
+    #[cfg(all())]
     family: malloc calloc realloc reallocarray free posix_memalign aligned_alloc memalign valloc malloc_usable_size;
+    #[cfg(target_env = "gnu")]
     glibc: pvalloc malloc_trim mallinfo mallinfo2 malloc_stats malloc_info;
 }
 
 /// The flags of `dlopen` that are passed on. Read by assembly.
-static PASSED_ON: AtomicI32 = AtomicI32::new(!libc::RTLD_DEEPBIND);
+static PASSED_ON: AtomicI32 = AtomicI32::new(!RTLD_DEEPBIND);
+
+/// glibc's; musl has none.
+const RTLD_DEEPBIND: i32 = 8;
 
 /// Finds libc's own family. Once, at the start.
 pub fn learn_libc() {
@@ -62,7 +70,7 @@ pub fn learn_libc() {
 
 /// Whether libraries may be loaded with `RTLD_DEEPBIND`: in a process that leaves malloc alone from the start.
 pub fn bind_deeply(is_allowed: bool) {
-    let left_out = if is_allowed { 0 } else { libc::RTLD_DEEPBIND };
+    let left_out = if is_allowed { 0 } else { RTLD_DEEPBIND };
     PASSED_ON.store(!left_out, Relaxed);
 }
 

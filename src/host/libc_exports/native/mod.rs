@@ -12,7 +12,7 @@ pub mod family;
 #[cfg(target_env = "gnu")]
 mod glibc;
 mod limits;
-#[cfg_attr(target_env = "musl", path = "own_symbols.rs")]
+#[cfg_attr(target_feature = "crt-static", path = "own_symbols.rs")]
 pub mod lookup;
 pub mod mapped;
 mod mode;

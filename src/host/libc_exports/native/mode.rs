@@ -74,7 +74,7 @@ pub fn set_handed_over() {
 }
 
 /// Whether the process has no blocks of the exported family.
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 pub fn is_off_from_the_start() -> bool {
     mode() == Mode::Off && !STATE.handed_over.load(Relaxed)
 }

@@ -5,16 +5,16 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 mod by_loader;
-#[cfg(target_env = "musl")]
+#[cfg(target_feature = "crt-static")]
 use by_linker as found;
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 use by_loader as found;
 
 /// The functions in a static executable, which has no loader: libc's by the names that the build gives them
 /// (`link_c_library` in build.rs).
-#[cfg(target_env = "musl")]
+#[cfg(target_feature = "crt-static")]
 mod by_linker {
     use super::{Lookup, Symbol};
 
@@ -65,14 +65,14 @@ pub(crate) use call;
 #[repr(C)]
 pub struct Symbol<F> {
     address: AtomicPtr<c_void>,
-    #[cfg(target_env = "gnu")]
+    #[cfg(not(target_feature = "crt-static"))]
     name: &'static std::ffi::CStr,
     function: PhantomData<F>,
 }
 
 impl<F: Copy> Symbol<F> {
     /// `F` is the type that C gives the function of this name.
-    #[cfg(target_env = "gnu")]
+    #[cfg(not(target_feature = "crt-static"))]
     pub const fn new(name: &'static std::ffi::CStr) -> Self {
         Symbol {
             address: AtomicPtr::new(null_mut()),
@@ -82,7 +82,7 @@ impl<F: Copy> Symbol<F> {
     }
 
     /// `F` is the type of the function at the address.
-    #[cfg(target_env = "musl")]
+    #[cfg(target_feature = "crt-static")]
     const fn at(address: *const c_void) -> Self {
         Symbol {
             address: AtomicPtr::new(address.cast_mut()),
@@ -195,6 +195,13 @@ found::symbols! {
     #[cfg(target_pointer_width = "32")] {
         MMAP = "mmap64": Map;
     }
+    #[cfg(not(target_feature = "crt-static"))] {
+        SECURE_GETENV = "secure_getenv":
+            unsafe extern "C" fn(*const c_char) -> *const c_char;
+        DLOPEN = "dlopen": Jump;
+        DLVSYM = "dlvsym":
+            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+    }
     #[cfg(target_env = "gnu")] {
         PVALLOC = "pvalloc": extern "C" fn(usize) -> *mut u8;
         LIBC_MALLOC = "__libc_malloc": extern "C" fn(usize) -> *mut u8;
@@ -209,11 +216,6 @@ found::symbols! {
         MALLINFO2 = "mallinfo2": extern "C" fn() -> libc::mallinfo2;
         STATS = "malloc_stats": extern "C" fn();
         INFO = "malloc_info": unsafe extern "C" fn(c_int, *mut libc::FILE) -> c_int;
-        SECURE_GETENV = "secure_getenv":
-            unsafe extern "C" fn(*const c_char) -> *const c_char;
-        DLOPEN = "dlopen": Jump;
-        DLVSYM = "dlvsym":
-            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     }
     #[cfg(target_env = "musl")] {
         EXIT = "exit": extern "C" fn(c_int);
@@ -238,7 +240,7 @@ pub fn find(name: &CStr) -> *mut c_void {
 }
 
 /// As [`find`], of the definition that follows the host.
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 fn find_next(name: &CStr) -> *mut c_void {
     // SAFETY: a string that ends with a zero byte; RTLD_NEXT counts from the caller, which is the host.
     unsafe { call!(DLSYM(libc::RTLD_NEXT, name.as_ptr()), null_mut()) }
@@ -316,7 +318,7 @@ fn pass_on<F: Copy, R>(real: &Symbol<F>, pointer: *mut u8, call: impl FnOnce(F) 
 
 /// Whether the host gives a block to the allocator behind its own at this moment, in any thread; it may always, if it gives
 /// all of them.
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 pub fn passes_on() -> bool {
     mode() == Mode::Off || PASSING_ON.load(Relaxed) > 0
 }

@@ -130,11 +130,6 @@ fn reserve(scope: Scope, cap: u64) -> u64 {
     }
 }
 
-/// The room above a limit in which its error is handled.
-fn room_above(bytes: u64) -> u64 {
-    (bytes / 8).max(RESERVE.1)
-}
-
 fn locked<T>(work: impl FnOnce(&mut Table) -> T) -> T {
     work(&mut STATE.table.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -178,7 +173,7 @@ impl Table {
             {
                 hold = open.hold;
                 let granted = LABELS[index].get().map_or(0, |limit| limit.bytes);
-                height = cap.min(hold.saturating_add(room_above(granted)));
+                height = cap.min(hold.saturating_add((granted / 8).max(RESERVE.1)));
                 binding = index + 1;
             }
         }

@@ -450,12 +450,6 @@ fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
     }
 }
 
-/// Whether the processes of a family write a file each.
-fn is_one_of_several() -> bool {
-    let file = STATE.plan.get().and_then(file_of);
-    file.is_some_and(|(path, _)| names_process(path))
-}
-
 fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
     match format {
         Format::Json => {
@@ -464,7 +458,9 @@ fn render(report: &Report<'_>, format: Format, out: &mut Descriptor) {
             json.finish();
         }
         Format::OpenMetrics => {
-            let _ = report::metrics(report, is_one_of_several(), out);
+            let file = STATE.plan.get().and_then(file_of);
+            let is_one_of_several = file.is_some_and(|(path, _)| names_process(path));
+            let _ = report::metrics(report, is_one_of_several, out);
         }
         _ => {
             let _ = report::table(report, out);

@@ -52,10 +52,6 @@ fn is_of_thread(signal: c_int) -> bool {
     signal == libc::SIGABRT || FAULTS.contains(&signal)
 }
 
-fn is_faulthandlers(signal: c_int) -> bool {
-    is_of_thread(signal) && ![libc::SIGTRAP, libc::SIGSYS].contains(&signal)
-}
-
 /// The host's handler.
 ///
 /// # Safety
@@ -294,19 +290,16 @@ fn give_stack() {
 
 /// Puts the handler in place for signals after which the thread's own stack has room.
 pub fn watch(signals: impl Iterator<Item = c_int>) {
-    let python = pythons_handler();
+    // The one C function that Python has as the handler of every signal with a Python function: SIGINT's, if it has one.
+    let python = dispositions::current(libc::SIGINT).map(|it| it.handler());
+    let python = python.filter(|it| ![libc::SIG_DFL, libc::SIG_IGN].contains(it));
     dispositions::watch(signals, handle, |signal, found| {
         // A handler that `sitecustomize` set by `signal.signal` is the script's own.
         found.handler() != libc::SIG_IGN
-            && is_faulthandlers(signal)
+            && is_of_thread(signal)
+            && ![libc::SIGTRAP, libc::SIGSYS].contains(&signal) // faulthandler has the others
             && Some(found.handler()) != python
     });
-}
-
-/// The one C function that Python has as the handler of every signal with a Python function: SIGINT's, or None if SIGINT has none.
-fn pythons_handler() -> Option<usize> {
-    let handler = dispositions::current(libc::SIGINT)?.handler();
-    (handler != libc::SIG_DFL && handler != libc::SIG_IGN).then_some(handler)
 }
 
 /// Bytes of a signal stack that are enough for the handler, whose largest frames are two paths.

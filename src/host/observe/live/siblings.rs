@@ -15,7 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub fn archive(names: &Names) {
     let own = names.own().to_bytes();
     let at = own.iter().rposition(|&byte| byte == b'/').unwrap_or(0) + 1;
-    let (Some(folder), Some(prefix)) = (open_folder(own), before_pid(&own[at..])) else {
+    // A file's name as far as all processes of a boot and pid namespace share it.
+    let end = (at..own.len()).filter(|&at| own[at] == b'-').nth(1);
+    let (Some(folder), Some(prefix)) = (open_folder(own), end.map(|end| &own[at..=end])) else {
         return;
     };
     let (mut is_any, mut reported) = (false, 0);
@@ -39,12 +41,6 @@ pub fn archive(names: &Names) {
 fn open_folder(file: &[u8]) -> Option<Fd> {
     let folder = PathBuffer::of(file)?.folder();
     Fd::open(folder.as_c_str(), libc::O_RDONLY | libc::O_DIRECTORY).ok()
-}
-
-/// A file's name as far as all processes of a boot and pid namespace share it.
-fn before_pid(name: &[u8]) -> Option<&[u8]> {
-    let mut dashes = (0..name.len()).filter(|&at| name[at] == b'-');
-    name.get(..=dashes.nth(1)?)
 }
 
 fn pid(rest: &[u8]) -> Option<i32> {

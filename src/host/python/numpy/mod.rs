@@ -97,7 +97,8 @@ pub fn start(
     };
     array_blocks::set_alignment(alignment);
     let huge_pages = settings.huge_pages.unwrap_or_default();
-    placement::set_huge_pages(huge_pages, numpy_asks_for_huge_pages());
+    let asks_itself = std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0"); // of its `__init__`
+    placement::set_huge_pages(huge_pages, asks_itself);
     if let Some(node) = settings.node {
         check_node(node)?;
         placement::set_node(node);
@@ -141,11 +142,6 @@ fn over_guarded<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHan
         (true, true) => handler_over::<Faulty<Padded<S>>>(context),
         (false, true) => handler_over::<Faulty<S>>(context),
     }
-}
-
-/// Whether NumPy itself would ask for huge pages: `NUMPY_MADVISE_HUGEPAGE` of its `__init__`.
-fn numpy_asks_for_huge_pages() -> bool {
-    std::env::var_os("NUMPY_MADVISE_HUGEPAGE").is_none_or(|value| value != "0")
 }
 
 fn reserve_region(asked: Option<ArrayRegion>) -> Result<()> {

@@ -398,7 +398,7 @@ unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
 ///
 /// # Safety
 /// As secure_getenv(3).
-#[cfg(target_env = "gnu")]
+#[cfg(not(target_feature = "crt-static"))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn secure_getenv(name: *const c_char) -> *const c_char {
     next::resolve();
