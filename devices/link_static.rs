@@ -11,7 +11,8 @@ pub fn is_static() -> bool {
     if variable("CARGO_CFG_TARGET_ENV") != "musl" {
         return false;
     }
-    let is_static = variable("CARGO_CFG_TARGET_FEATURE").contains("crt-static");
+    // cargo's list of the target's features leaves this one out if it is the default.
+    let is_static = !variable("CARGO_ENCODED_RUSTFLAGS").contains("-crt-static");
     match (is_static, std::env::var_os("PYO3_BUILD_EXTENSION_MODULE")) {
         (true, Some(_)) => fail(
             "a host inside an interpreter is no static executable; expected a build with tools/build-inside",

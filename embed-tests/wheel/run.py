@@ -192,7 +192,8 @@ def children(environment):
 
 def users_preload(environment):
     """A list of libraries that the user preloads is the script's and its children's."""
-    names = ("lib/*-linux-gnu*/libSegFault.so", "lib/*-linux-gnu*/libm.so.6", "usr/lib/libpython3.so")
+    of_glibc = ("lib/*-linux-gnu*/libSegFault.so", "lib/*-linux-gnu*/libm.so.6")
+    names = of_glibc if SYSTEM == "manylinux" else ("usr/lib/libpython3.so", "usr/local/lib/libpython3.so")
     library = next(path for name in names for path in pathlib.Path("/").glob(name))
     code = "import os; print(os.environ['LD_PRELOAD']); os.system('echo $LD_PRELOAD')"
     done = subprocess.run(environment.command("-u", "-c", code), env={**clean(), "LD_PRELOAD": str(library)},
