@@ -14,15 +14,22 @@ PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage")
 def describe(bench, facts, linkage, host_as_given, arguments):
     """Returns the facts by name, in the order in which they are told."""
     return {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
-        "transparent huge pages": huge_pages(),
+        **own_facts(),
         "python": " ".join(facts["version"].split()), "linkage": linkage,
         "pyhost": version_of([host_as_given, "--host-version"]),
         "valgrind": version_of(["valgrind", "--version"]), "libc": " ".join(platform.libc_ver()),
         "mode": "short" if bench.short else "full",
         "command": "python3 benches/run.py " + " ".join(without_folders(arguments)),
         "executables": " ".join(digest[:12] for digest in facts["executables"]),
+    }
+
+
+def own_facts():
+    """Returns the day and the facts of the machine alone."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "processor": processor(), "cores": os.cpu_count(), "kernel": platform.release(),
+        "transparent huge pages": huge_pages(),
     }
 
 
