@@ -74,14 +74,12 @@ def tools(environment, folder):
         return Tool(contender, own, said) if said else Tool(contender, own)
 
     report = "--stats=json,file=FOLDER/report.json"
-    traced = str(WORK / "under_tracemalloc.py"), "FOLDER/said.json"
     memray = ("-m", "memray", "run", "--quiet", "--output", "FOLDER/memray.bin")
     return [
         tool("stock"),
         tool("pyhost", (report,), of_pyhost, "pyhost"),
         tool("pyhost --lines", ("--lines", report), of_pyhost, "pyhost"),
-        tool("tracemalloc", ("-X", "tracemalloc", *traced), of_tracemalloc),
-        tool("tracemalloc=25", ("-X", "tracemalloc=25", *traced), of_tracemalloc),
+        tool("tracemalloc", ("-X", "tracemalloc", str(WORK / "under_tracemalloc.py"), "FOLDER/said.json"), of_tracemalloc),
         tool("memray", memray, lambda own: of_memray(python, own)),
         tool("memray, Python's too", (*memray, "--trace-python-allocators"), lambda own: of_memray(python, own)),
         tool("Scalene", ("-m", "scalene", "run", "--outfile", "FOLDER/scalene.json"), of_scalene),
