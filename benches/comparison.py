@@ -27,7 +27,7 @@ import pairs
 import report
 from bench import ENVIRONMENTS, HERE, WORK, Bench
 
-ENVIRONMENT = "comparison"
+ENVIRONMENT, BEGIN = "comparison", "<!-- benches/comparison.py writes from here -->"
 WHEELS = HERE.parent / "target" / "wheels"
 PROGRAMS = {
     "a loop that only allocates": "churn", "JSON, read and dropped": "json_dropped", "large arrays of NumPy": "numpy_arrays",
@@ -58,10 +58,15 @@ def parse(arguments):
     parser.add_argument("--python", default=sys.executable, help="the interpreter that packages are installed for (this one)")
     parser.add_argument("--quick", action="store_true", help="one round of three programs on a tenth of the data")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="(%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=PROGRAMS.values(), metavar="PROGRAM", help=", ".join(PROGRAMS.values()))
+    parser.add_argument("--only", nargs="*", metavar="PROGRAM",
+                        help="these programs, or none, to write the tables anew: " + ", ".join(PROGRAMS.values()))
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything, raw values too, here")
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE", help="replace the marked block of this document")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    unknown = set(options.only or ()) - set(PROGRAMS.values())
+    if unknown:
+        parser.error(f"--only: no program is called {min(unknown)}; expected {', '.join(PROGRAMS.values())}")
+    return options
 
 
 def environment(python):
@@ -114,8 +119,9 @@ def measure(options, folder, kept):
     python, _ = launch.output_of([options.python, "-VV"])
     kept = {"facts": {**machine.own_facts(), "python": python.strip(), **facts}, "notes": bench.notes,
             "programs": kept.get("programs", {})}
+    chosen = options.only if options.only is not None else QUICK_PROGRAMS if options.quick else PROGRAMS.values()
     for label, program in PROGRAMS.items():
-        if program not in (options.only or (QUICK_PROGRAMS if options.quick else PROGRAMS.values())):
+        if program not in chosen:
             continue
         samples, rounds, load = pairs.Samples(), bench.pick(1, options.rounds), [os.getloadavg()[0]]
         bench.alternate(samples, label, rounds, lambda tool: measure_one(tool, label, bench.pick(QUICK, 1), folder))
@@ -153,13 +159,13 @@ def main(arguments):
     options = parse(arguments)
     try:
         if options.report:
-            report.replaced(options.report.read_text(encoding="utf-8"), "")
+            report.replaced(options.report.read_text(encoding="utf-8"), "", BEGIN)
         kept = json.loads(options.json.read_text(encoding="utf-8")) if options.json and options.json.exists() else {}
         with tempfile.TemporaryDirectory(prefix="comparison-") as folder:
             markdown = as_markdown(measure(options, pathlib.Path(folder), kept))
         if options.report:
             text = options.report.read_text(encoding="utf-8")
-            options.report.write_text(report.replaced(text, markdown), encoding="utf-8")
+            options.report.write_text(report.replaced(text, markdown, BEGIN), encoding="utf-8")
         else:
             print(markdown)
     except (Missing, launch.Failed, report.Unwritable, OSError) as error:

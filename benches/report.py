@@ -153,10 +153,10 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def replaced(text, markdown):
+def replaced(text, markdown, mark=BEGIN):
     """Returns a document with its marked block replaced."""
-    before, begin, rest = text.partition(BEGIN)
+    before, begin, rest = text.partition(mark)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise Unwritable(f"the document has no block from `{BEGIN}` to `{END}`")
-    return f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}"
+        raise Unwritable(f"the document has no block from `{mark}` to `{END}`")
+    return f"{before}{begin}\n\n{markdown}\n\n{end}{after}"

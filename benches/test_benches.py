@@ -10,9 +10,11 @@ import pathlib
 import tempfile
 import unittest
 
+import comparison
 import contenders
 import launch
 import machine
+import memory_tools
 import pairs
 import report
 import run
@@ -260,6 +262,65 @@ class ReportTests(unittest.TestCase):
         document = (HERE.parent / "docs" / "results" / "performance.md").read_text(encoding="utf-8")
         self.assertIn(report.BEGIN, document)
         self.assertIn(report.END, document)
+
+
+class ComparisonTests(unittest.TestCase):
+    def test_a_line_is_the_programs_own_or_else_the_innermost(self):
+        own, library = {"file": "/p.py", "line": 3}, {"file": "/json/decoder.py", "line": 353}
+        records = [{"bytes": 5, "stack": [library, own]}, {"bytes": 2, "stack": [own]}, {"bytes": 1, "stack": [library]},
+                   {"bytes": 9, "stack": []}]
+        self.assertEqual(memory_tools.places(records, "/p.py"), {("/p.py", 3): 7, ("/json/decoder.py", 353): 1})
+
+    def test_fils_stacks_begin_with_the_outermost_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "fil", "2026-11-29", "peak-memory.prof")
+            path.parent.mkdir(parents=True)
+            path.write_text("/p.py:3 (<module>);/json/decoder.py:353 (raw_decode) 4096\n[No Python stack] 7\n", encoding="utf-8")
+            peak, records = memory_tools.of_fil(pathlib.Path(folder))
+        self.assertEqual(peak, 4103)
+        self.assertEqual(records[0]["stack"], [{"file": "/json/decoder.py", "line": 353}, {"file": "/p.py", "line": 3}])
+        self.assertEqual(records[1]["stack"], [])
+
+    def test_a_tool_that_wrote_nothing_has_failed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for read in (memory_tools.of_pyhost, memory_tools.of_fil, lambda own: memory_tools.of_ddtrace("python", own)):
+                with self.assertRaises(launch.Failed):
+                    read(pathlib.Path(folder))
+
+    def test_of_two_tables_of_pyhost_the_one_counts_that_has_more(self):
+        row = {"bytes": 5, "stack": []}
+        report_of_it = {"at_resident_peak": {"resident_bytes": 9}, "lines": {"at_peak": [], "at_resident_peak": [row]}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            for lines, expected in ((report_of_it["lines"], [row]), (None, [])):
+                path.write_text(json.dumps({**report_of_it, "lines": lines}), encoding="utf-8")
+                self.assertEqual(memory_tools.of_pyhost(pathlib.Path(folder)), (9, expected))
+
+    def test_a_line_that_is_not_first_stands_in_brackets(self):
+        label = next(iter(comparison.PROGRAMS))
+        samples = pairs.Samples()
+        for name, size, first in (("stock", 4.0, 1), ("Fil", 2.0, 0), ("memray", 3.0, 1)):
+            samples.add(label + comparison.LINE, "MiB", name, size)
+            samples.add(label + comparison.FIRST, "", name, first)
+            samples.add(label + comparison.AROUND, "s", name, size)
+        program = {"raw": samples.as_json(), "load": [1.0, 2.0], "rounds": 1}
+        markdown = comparison.as_markdown({"facts": {}, "notes": ["a note"], "programs": {label: program}})
+        self.assertIn(f"| {label} | 4.000 MiB | (0.50) | 0.75 |", markdown)
+        self.assertIn(f"| {label} | 4.000 s | 2.00 | 3.00 |", markdown)
+        self.assertIn("- a note", markdown)
+
+    def test_each_program_has_its_marked_line_and_the_document_its_block(self):
+        for program in comparison.PROGRAMS.values():
+            comparison.marked(comparison.WORK / "compared" / f"{program}.py")
+        document = (HERE.parent / "docs" / "results" / "comparison.md").read_text(encoding="utf-8")
+        self.assertIn(comparison.BEGIN, document)
+        self.assertIn(report.END, document)
+
+    def test_an_unknown_program_is_told_in_one_line(self):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit):
+            comparison.parse(["--only", "churns"])
+        self.assertIn("no program is called churns", errors.getvalue())
 
 
 if __name__ == "__main__":

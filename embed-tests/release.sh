@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Makes a release of the last commit in a clean clone, by tools/release, and installs and uses each of its files:
 #
-#   embed-tests/release.sh [--made] [VERSION...]      VERSION: of the wheels, such as 3.11 (default: 3.11 3.13); each must be in tools/pythons
+#   embed-tests/release.sh [--made] [--aarch64] [VERSION...]      VERSION: of the wheels (default: 3.11 3.13); a CPython of this machine and of a Debian
 #
 # The sums hold. A wheel is installed in a fresh environment of its Python here, and in the Debian that has its CPython
 # (embed-tests/wheel/run.py). A Debian package is installed, used and removed (embed-tests/deb.sh). The source distribution becomes
 # a wheel in a Debian, which then runs a script. The manual pages and completions are tried in that Debian (tools/manual/test.py), and the site
-# in Chromium, without a network. The clone is target/release-clone; with --made it is there, and only tried. Needs root, 10 GB,
+# in Chromium, without a network. With --aarch64 the release has wheels and Debian packages for aarch64, too. The clone is target/release-clone; with --made it is there, and only tried. Needs root, 10 GB,
 # and half an hour. The last line is `N passed, N failed`. Exit status: 0; 1 if something failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/debians.sh
 
-made=
+made= aarch64=()
 [ "${1:-}" != --made ] || { made=1; shift; }
+[ "${1:-}" != --aarch64 ] || { aarch64=(--aarch64); shift; }
 versions=("$@")
 [ $# -gt 0 ] || versions=(3.11 3.13)
 [ "$(id -u)" = 0 ] || { echo "release.sh: needs root, to make a Debian and to enter it" >&2; exit 2; }
@@ -28,7 +29,7 @@ clone=$PWD/target/release-clone
 if [ -z "$made" ]; then
   rm -rf "$clone"
   git clone --quiet . "$clone"
-  (cd "$clone" && env -u CARGO_TARGET_DIR tools/release "${pythons[@]}")
+  (cd "$clone" && env -u CARGO_TARGET_DIR tools/release "${aarch64[@]}" "${pythons[@]}")
 fi
 cd "$clone"
 unset CARGO_TARGET_DIR
@@ -77,6 +78,10 @@ for number in "${!versions[@]}"; do
     "python$version" embed-tests/wheel/run.py --wheelhouse "$(tools/wheelhouse "$version" "$(uname -m)")" "python$version"
   cp "$files"/pyhost_*+py"$version"_*.deb target/debs
   try "the Debian package for $version" embed-tests/deb.sh "${debians[$version]}"
+  if [ ${#aarch64[@]} -gt 0 ]; then
+    try "the wheel for $version on aarch64, emulated" embed-tests/wheel/in_arm64.sh "$version"
+    try "the Debian package for $version on aarch64, emulated" embed-tests/deb_arm64.sh "$version"
+  fi
 done
 try "the source distribution" from_source "${versions[0]}"
 unpack manual "$unpacked/manual/share"
