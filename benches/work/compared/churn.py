@@ -4,5 +4,5 @@ from measured import many, size_of, work
 
 kept = [None] * many(300_000)
 with work(lambda: size_of(*kept)):
-    for i in range(many(1_500_000)):
+    for i in range(many(600_000)):
         kept[i % len(kept)] = ([i, i + 1, (i, str(i))], {"b": float(i)}, object())  # the line

@@ -5,7 +5,7 @@ import pandas
 
 from measured import many, work
 
-rows = many(4_000_000)
+rows = many(3_000_000)
 with work(lambda: frame.memory_usage().sum().item()):
     frame = pandas.DataFrame(numpy.random.default_rng(1).random((rows, 6)), columns=list("abcdef"), copy=False)  # the line
     for column in "abc":
