@@ -10,5 +10,5 @@ with work(lambda: kept.nbytes):
     for turn in range(12):
         part = kept[turn * 1000:len(kept) // 4]
         found += float((part * 2 + turn).sum())
-    for turn in range(many(60_000)):
+    for turn in range(many(20_000)):
         found += float((kept[:50] + turn)[0])

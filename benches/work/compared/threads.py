@@ -6,10 +6,10 @@ from measured import many, size_of, work
 
 
 def run(kept):
-    for turn in range(many(60_000)):
+    for turn in range(many(20_000)):
         words = [str(turn + i) for i in range(8)]
         if turn % 2 == 0:
-            kept.append([(word, float(turn)) for word in words] + [bytes(1000)])  # the line
+            kept.append([(word, float(turn)) for word in words] + [bytes(2000)])  # the line
 
 
 lists = [[] for _ in range(4)]
