@@ -88,14 +88,19 @@ def environment(python):
     return folder, {"packages": ", ".join(f"{name} {versions[name]}" for name in names), "wheel": wheels[-1].name}
 
 
-def measure_one(tool, label, scale, folder):
-    """Runs a program under a tool and returns {metric: (value, unit)}; what is known of the program stands for stock Python."""
-    path, result, is_stock = WORK / "compared" / f"{PROGRAMS[label]}.py", folder / "result.json", tool.name == "stock"
+def run(tool, program, scale, folder, *more):
+    """Runs a program under a tool; returns the file, what the program has written, and what the tool has said."""
+    path, result = WORK / "compared" / f"{program}.py", folder / "result.json"
     result.unlink(missing_ok=True)
-    seconds, peak, places = tool.run(path, scale, result, *(["truth"] if is_stock else []))
-    facts = json.loads(result.read_text(encoding="ascii"))
-    if is_stock:
-        peak, places = facts["peak"] * 1024, {marked(path): facts["truth"]}
+    said = tool.run(path, scale, result, *more)
+    return path, json.loads(result.read_text(encoding="ascii")), said
+
+
+def measure_one(tool, label, scale, folder, known):
+    """Returns {metric: (value, unit)} of a program under a tool; what is known of the program stands for stock Python."""
+    path, facts, (seconds, peak, places) = run(tool, PROGRAMS[label], scale, folder)
+    if tool.name == "stock":
+        peak, places = facts["peak"] * 1024, {marked(path): known}
     found = {TIME: (facts["seconds"], "s"), PEAK: (facts["peak"] / 1024, "MiB"), AROUND: (seconds - facts["seconds"], "s")}
     if peak:
         found[SAID] = peak / 2**20, "MiB"
@@ -124,7 +129,9 @@ def measure(options, folder, kept):
         if program not in chosen:
             continue
         samples, rounds, load = pairs.Samples(), bench.pick(1, options.rounds), [os.getloadavg()[0]]
-        bench.alternate(samples, label, rounds, lambda tool: measure_one(tool, label, bench.pick(QUICK, 1), folder))
+        scale = bench.pick(QUICK, 1)
+        known = run(bench.stock, program, scale, folder, "truth")[1]["truth"]
+        bench.alternate(samples, label, rounds, lambda tool: measure_one(tool, label, scale, folder, known))
         load.append(os.getloadavg()[0])
         kept["programs"][label] = {"raw": samples.as_json(), "load": load, "rounds": rounds}
         if options.json:
