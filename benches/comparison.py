@@ -39,7 +39,8 @@ QUICK, QUICK_PROGRAMS = 0.1, ("churn", "json_dropped", "numpy_arrays")
 # The endings of the metrics.
 TIME, AROUND, PEAK, SAID, LINE, FIRST = ", time", ", start and end", ", peak", ", said peak", ", line", ", is first"
 TABLES = {
-    TIME: ("Time", "The processor's seconds of the work, without the imports, the tool's start, and its report at the end."),
+    TIME: ("Time", "The processor's seconds of the work, without the imports, the tool's start, and its report at the end: the median of the ratios, and "
+           "in brackets its interval (95%, by bootstrap)."),
     AROUND: ("Start and end", "The processor's seconds before and after the work: Python's start, the imports, the tool's start, its report."),
     PEAK: ("Resident peak", "The kernel's `VmHWM` when the work is done."),
     SAID: ("The peak that it says", "To `VmHWM` under stock Python. pyhost says what is resident; the others what was asked for, of "
@@ -151,6 +152,10 @@ def as_markdown(result):
         if ending == AROUND:
             of_it = [{**row, "ratio": row["value"]} for row in of_it]
         head, lines = report.ratios_alone(of_it)
+        if ending == TIME:
+            intervals = {(row["metric"], row["contender"]): report.interval(row) for row in of_it}
+            lines = [(label, stock, *(f"{cell} ({intervals[label, tool]})" if cell else "" for tool, cell in zip(head[2:], cells)))
+                     for label, stock, *cells in lines]
         if ending == LINE:
             lines = [(label, known, *(cell if not cell or is_first[label, tool] else f"({cell})" for tool, cell in zip(head[2:], cells)))
                      for label, known, *cells in lines]

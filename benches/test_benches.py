@@ -271,7 +271,7 @@ class ComparisonTests(unittest.TestCase):
                    {"bytes": 9, "stack": []}]
         self.assertEqual(memory_tools.places(records, "/p.py"), {("/p.py", 3): 7, ("/json/decoder.py", 353): 1})
 
-    def test_fils_stacks_begin_with_the_outermost_call(self):
+    def test_stacks_of_fil_begin_with_the_outermost_call(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "fil", "2026-11-29", "peak-memory.prof")
             path.parent.mkdir(parents=True)

@@ -85,7 +85,7 @@ for number in "${!versions[@]}"; do
 done
 try "the source distribution" from_source "${versions[0]}"
 unpack manual "$unpacked/manual/share"
-try "the manual pages and completions" in_release "${versions[0]}" "$source_needs" python3 tools/manual/test.py "$unpacked/manual"
+try "the manual pages and completions" in_release "${versions[0]}" "$source_needs" "python${versions[0]}" tools/manual/test.py "$unpacked/manual"
 unpack site "$unpacked/site"
 try "the site" tools/site --look --made "$unpacked/site"
 echo "$passed passed, $failed failed"
