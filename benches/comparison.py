@@ -76,7 +76,7 @@ def environment(python):
         site, _ = launch.output_of([sys.executable, ENVIRONMENTS, "--python", python, ENVIRONMENT])
         folder = pathlib.Path(site.strip().splitlines()[-1]).parents[2]
         tag, _ = launch.output_of([python, "-I", "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"])
-        wheels = sorted(WHEELS.glob(f"pyhost-*-{tag.strip()}-*_{os.uname().machine}.whl"))
+        wheels = sorted(WHEELS.glob(f"pyhost-*-{tag.strip()}-manylinux_*_{os.uname().machine}.whl"))
         if not wheels:
             raise Missing(f"there is no wheel for this Python; expected 'tools/build-wheels {python}' first")
         pip = [folder / "bin" / "python", "-I", "-m", "pip", "--disable-pip-version-check", "--no-input"]
