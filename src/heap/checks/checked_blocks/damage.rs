@@ -5,17 +5,21 @@ use super::record::{Record, State, Written};
 use crate::checks::out_of_bounds::{OutOfBounds, hooks_are_on};
 use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::{alone, call_site::CallSite, checks::guards, ledger::Account, mimalloc::heaps};
-use std::fmt;
+use derive_more::Display;
 
 /// A block that was written to where or when nobody may.
+#[derive(Display)]
 pub enum Damage<'a> {
     /// Outside of the caller's bytes, of a live block.
+    #[display("{_0} {_1}, overwritten")]
     OutOfBounds(OutOfBounds, &'a Record),
     /// Outside of the bytes of a live guarded block.
+    #[display("{_0} {_1}, overwritten")]
     Guarded(OutOfBounds, &'a guards::Record),
     /// After it was freed.
     Freed(Written<'a>),
     /// In the host's own record before the bytes of a block.
+    #[display("bytes before the start of a block of the account {} at {:p}, overwritten", _0.name(), *_1)]
     Record(Account, *const u8),
 }
 
@@ -27,22 +31,6 @@ impl Damage<'_> {
             Damage::Guarded(_, block) => (block.made.get(), CallSite::default()),
             Damage::Freed(written) => written.call_sites(),
             Damage::Record(..) => Default::default(),
-        }
-    }
-}
-
-impl fmt::Display for Damage<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Damage::OutOfBounds(outside, record) => write!(out, "{outside} {record}, overwritten"),
-            Damage::Guarded(outside, block) => write!(out, "{outside} {block}, overwritten"),
-            Damage::Freed(written) => write!(out, "{written}"),
-            Damage::Record(account, record) => write!(
-                out,
-                "bytes before the start of a block of the account {} at {:p}, overwritten",
-                account.name(),
-                *record
-            ),
         }
     }
 }

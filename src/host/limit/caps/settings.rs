@@ -2,17 +2,20 @@
 
 use crate::bytes::{self, Expected};
 use crate::ledger::Scope;
+use derive_more::Display;
 use std::fmt;
 use std::str::FromStr;
 
 /// The size of a cap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum CapSize {
     /// So many bytes.
     Bytes(u64),
     /// So many hundredths of a percent of what the process may have.
+    #[display("{}.{:02}%", _0 / 100, _0 % 100)]
     Share(u32),
     /// The limit of the process's cgroup, less the memory that the ledger does not see.
+    #[display("auto")]
     Auto,
 }
 
@@ -52,7 +55,7 @@ pub struct CapSettings {
 }
 
 /// Among how many processes a cap is divided: 1 and more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub struct Share(pub u32);
 
 const EXPECTED: Expected = Expected(
@@ -80,18 +83,6 @@ impl FromStr for CapSize {
         match bytes::parse(text) {
             Some(bytes) if bytes > 0 => Ok(CapSize::Bytes(bytes)),
             _ => Err(EXPECTED),
-        }
-    }
-}
-
-impl fmt::Display for CapSize {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CapSize::Bytes(bytes) => write!(out, "{bytes}"),
-            CapSize::Share(hundredths) => {
-                write!(out, "{}.{:02}%", hundredths / 100, hundredths % 100)
-            }
-            CapSize::Auto => out.write_str("auto"),
         }
     }
 }
@@ -151,12 +142,6 @@ impl FromStr for Share {
             Ok(count @ 1..) => Ok(Share(count)),
             _ => Err(Expected("a number of processes, 1 or more")),
         }
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", self.0)
     }
 }
 
