@@ -104,6 +104,8 @@ fn a_stack_has_the_account_then_the_callers_then_the_line() {
     let is_module = |frame: &&str| frame.starts_with("<module> (") && frame.ends_with(&module(6));
     assert!(frames.iter().any(is_module), "{kept}");
     assert!(frames.last().unwrap().ends_with(&module(3)), "{kept}");
+    let begins = |begin: &str| text.lines().any(|line| line.starts_with(begin));
+    assert!(begins("raw;outside of Python code "), "{text}");
     // Up to 3.10 a function's frame stays with its code.
     let gone = text.lines().filter(|line| line.contains("free ("));
     let gone: i64 = gone
@@ -143,6 +145,12 @@ fn a_speedscope_file_has_a_profile_for_each_view() {
     let is_keep = |frame: &&Value| frame["name"].as_str().unwrap().ends_with("keep");
     let keep = frames.iter().find(is_keep).expect("the function");
     assert!(keep["file"].as_str().unwrap().ends_with("job.py"), "{keep}");
+    // Its own line, and up to 3.11 those of its comprehension.
+    assert_eq!(keep["line"], 3, "{keep}");
+    let first = |samples: &Value| frames[samples[0].as_u64().unwrap() as usize].clone();
+    let samples = profiles[0]["samples"].as_array().unwrap();
+    let accounts: Vec<Value> = samples.iter().map(first).collect();
+    assert!(accounts.contains(&json!({"name": "obj"})), "{accounts:?}");
 }
 
 /// The version of speedscope that reads the files.

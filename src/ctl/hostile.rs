@@ -1,10 +1,11 @@
 //! The readers of foreign bytes: each reads them or refuses them in one line, nothing panics, and the output holds only letters and
 //! line ends. The fuzz targets call the functions; the tests give them what is mutated by a fixed seed.
 
+use crate::html::{self, lines::Baseline};
 use crate::model::{Report, SampledLines};
 use crate::stacks::tests::{assert_plain, mutated, sample_value};
 use crate::{convert, document::text_of, stacks::Stacks, summary::Summary, symbols::Symbols};
-use crate::{diff, html, lines, serve, symbolize, top};
+use crate::{diff, lines, serve, symbolize, top};
 use pyhost_ledger::header::Header;
 use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
@@ -110,11 +111,29 @@ fn show_report(text: &str) -> usize {
             Err(error) => is_line(&error),
         }
     }
-    if let Err(error) = html::page::page(&report, text, None, None) {
-        is_line(&error);
+    let other = sample_value().to_string();
+    for (text, before) in [(text, None), (text, Some(&*other)), (&other, Some(text))] {
+        match page_of(text, before) {
+            Ok(page) => {
+                let tags = |tag: &str| page.matches(tag).count();
+                assert_eq!(tags("<script"), tags("</script>"));
+                assert!(!page.contains("NaN"));
+            }
+            Err(error) => {
+                assert!(before.is_some(), "{error}");
+                is_line(&error);
+            }
+        }
     }
     show(&Summary::of_report(Box::new(report)));
     shown
+}
+
+/// The page of a report in JSON, compared with another one.
+fn page_of(text: &str, before: Option<&str>) -> Result<String, String> {
+    let baseline = |text| Baseline::new(Box::new(Report::of_json(text)?));
+    let baseline = before.map(baseline).transpose()?;
+    html::page::page(&Report::of_json(text)?, text, None, baseline.as_ref())
 }
 
 /// Draws a timeline, or refuses it in a line.

@@ -147,12 +147,6 @@ impl Record {
         self.header.active.load(Relaxed) & (1 << account as u32) != 0
     }
 
-    /// Whether the process, which runs no more, did not end by itself: by a signal, without a word or
-    /// with one, or by the host, since a cap was used up.
-    pub fn was_killed(&self) -> bool {
-        was_killed(&self.header)
-    }
-
     /// Whether the process, as far as it knows, goes on.
     pub fn is_running(&self) -> bool {
         self.header.state().0 == ProcessState::Running
@@ -185,7 +179,8 @@ impl Record {
     }
 }
 
-/// As [`Record::was_killed`], by the header alone.
+/// Whether a process that runs no more did not end by itself: by a signal, without a word or with one, or by the host,
+/// since a cap was used up.
 pub fn was_killed(header: &Header) -> bool {
     matches!(
         header.state().0,
@@ -242,7 +237,6 @@ pub(crate) fn read_header(file: &Fd, start: u64) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_testing::Random;
 
     #[test]
     fn what_is_no_record_is_refused_by_its_kind() {
@@ -270,33 +264,17 @@ mod tests {
         }
     }
 
+    /// `pyhostctl`'s `no_mutated_record_harms_its_reader` shows records of random bytes; this one is Miri's.
     #[test]
     fn no_pattern_of_bits_makes_the_reader_panic() {
-        let whole = blank();
-        let mut random = Random(1);
-        for round in 0..if cfg!(miri) { 2 } else { 2000 } {
-            let mut bytes = whole.clone();
-            let most = if cfg!(miri) { 1000 } else { SIZE };
-            let count = if round % 2 == 0 { 40 } else { most };
-            for _ in 0..count {
-                let at = random.below(SIZE);
-                let extreme = [0, 0xff, 0x7f, 0x80, random.number() as u8][random.below(5)];
-                if at >= 8 && !(HEADER..HEADER + 8).contains(&at) {
-                    bytes[at] = extreme;
-                }
-            }
+        for byte in [0, 0x7f, 0x80, 0xff] {
+            let mut bytes = blank();
+            bytes[8..HEADER].fill(byte);
+            bytes[HEADER + 8..].fill(byte);
             let record = Record::of_bytes(&bytes).unwrap();
             assert!(!record.last_words().is_empty());
-            let header = record.header();
-            let _ = (
-                header.argv(),
-                header.state(),
-                header.refusal(),
-                header.boot.get(),
-            );
-            for number in [0, 1, 64, u64::MAX] {
-                let _ = header.mark_of(number).map(|mark| mark.name().len());
-            }
+            let mark = record.header().mark_of(u64::MAX);
+            let _ = mark.map(|mark| mark.name().len());
         }
     }
 }

@@ -56,14 +56,6 @@ mod tests {
     use crate::stacks::tests::{assert_has, empty, sample};
 
     #[test]
-    fn a_line_begins_with_the_account_and_ends_with_the_innermost_call() {
-        let text = text(&sample(), View::AtPeak);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "obj;<module> (/job.py:9);load (/job.py:3) 1000");
-        assert_eq!(lines[1], "raw;outside of Python code 400");
-    }
-
-    #[test]
     fn names_neither_end_a_frame_nor_a_line() {
         let text = text(&sample(), View::Allocated);
         assert_has(&text, &["obj;a:b  [31m (dir/a:b .py:1) 70\n"]);

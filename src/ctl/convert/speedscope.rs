@@ -58,21 +58,3 @@ fn shared(frame: Frame) -> Value {
     }
     shared
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stacks::tests::sample;
-
-    #[test]
-    fn a_frame_has_its_function_file_and_line() {
-        let file: Value = serde_json::from_str(&text(&sample(), View::AtPeak)).unwrap();
-        let frames = &file["shared"]["frames"];
-        let largest = &file["profiles"][0]["samples"][0];
-        let frame = |place: usize| &frames[largest[place].as_u64().unwrap() as usize];
-        assert_eq!(*frame(0), serde_json::json!({"name": "obj"}));
-        let load = serde_json::json!({"name": "load", "file": "/job.py", "line": 3});
-        assert_eq!(*frame(2), load);
-        assert_eq!(file["name"], "job.py");
-    }
-}

@@ -11,7 +11,7 @@ mod chart;
 mod checks;
 mod figures;
 mod heaps;
-mod lines;
+pub mod lines;
 mod over_time;
 pub mod page;
 mod peak;

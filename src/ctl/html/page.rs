@@ -30,10 +30,8 @@ pub fn page(
     timeline: Option<&Timeline>,
     baseline: Option<&Baseline>,
 ) -> Result<String, String> {
-    let (lines, stacks) = match lines::section(report, baseline)? {
-        Some(section) => (Some(section.body), section.data),
-        None => (None, None),
-    };
+    let (lines, stacks) = lines::section(report, baseline)?.unzip();
+    let stacks = stacks.flatten();
     let over_time = match timeline {
         Some(timeline) => html! {
             (over_time::foreign(timeline, report.process.pid))
@@ -206,7 +204,7 @@ mod tests {
 
     #[test]
     fn text_of_others_is_escaped_wherever_it_stands() {
-        let evil = "<img src=x onerror=alert(1)>'\"</script><script>alert(1)</script>";
+        let evil = "<img src=x onerror=alert(1)>'\"&</script><!--<script>alert(1)</script>\u{2028}\u{202e}\u{1f600}\0";
         // Every text of a full report becomes hostile.
         let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
         each(&mut value, &mut |value| {
@@ -216,11 +214,14 @@ mod tests {
         });
         let json = value.to_string();
         let report: Report = serde_json::from_str(&json).unwrap();
-        let page = page(&report, &json, None, None).unwrap();
+        let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
+        let page = page(&report, &json, None, Some(&baseline)).unwrap();
         assert_eq!(page.matches("<script").count(), 4);
         assert_eq!(page.matches("</script>").count(), 4);
-        assert!(!page.contains("<img"));
-        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+        for bad in ["<img", "<!--", "\0", "\u{202e}"] {
+            assert!(!page.contains(bad), "{bad:?}");
+        }
+        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;") && page.contains("\u{1f600}"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{fs, os::fd::AsRawFd, os::unix::ffi::OsStrExt};
 
@@ -104,15 +104,4 @@ fn a_draft_takes_its_place_whole_or_leaves_nothing() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(fs::read_to_string(&left).unwrap(), "left");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
-}
-
-#[test]
-fn a_fifo_that_nobody_reads_is_not_waited_for() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path();
-    let path = PathBuffer::of(folder.join("fifo").as_os_str().as_bytes()).unwrap();
-    assert_eq!(pyhost_os::calls::mkfifo(path.as_c_str().into(), 0o600), 0);
-    assert!(fs::metadata(path.shown()).unwrap().file_type().is_fifo());
-    assert_eq!(seen(&folder.join("fifo")).unwrap().0, Target::Stream);
-    assert_eq!(open_stream(path.as_c_str()), Err(Errno(libc::ENXIO)));
 }

@@ -31,10 +31,7 @@ impl Baseline {
 }
 
 /// The section, and the JSON that its script draws; no JSON if there is nothing to be drawn.
-pub struct Section {
-    pub body: Markup,
-    pub data: Option<String>,
-}
+type Section = (Markup, Option<String>);
 
 /// The section of a report; None if its host took no samples. Samples that are not valid are an error only if there is a
 /// baseline to compare them with.
@@ -45,13 +42,13 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
         Err(_) if report.lines.is_none() => return Ok(None),
         Err(what) => {
             let body = html! { p.warning { "The samples cannot be shown: the report " (text::clean(&what)) "." } };
-            return Ok(Some(Section { body, data: None }));
+            return Ok(Some((body, None)));
         }
     };
     let tree = Tree::new(&stacks, baseline);
     if tree.is_empty() {
         let body = html! { p { "No sample has bytes." } (facts(&stacks)) };
-        return Ok(Some(Section { body, data: None }));
+        return Ok(Some((body, None)));
     }
     let views = in_order(tree.views(), baseline.is_some());
     let open = 1 + usize::from(report.highest_resident().is_some_and(|it| it.1));
@@ -61,10 +58,7 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
         (tables::section(&stacks, &views, open))
         (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), tree.has_native_calls())))
     };
-    Ok(Some(Section {
-        body,
-        data: Some(tree.to_json()),
-    }))
+    Ok(Some((body, Some(tree.to_json()))))
 }
 
 /// The view that is shown first comes first: the peak, or for a comparison the one that `pyhostctl diff` compares. The highest
