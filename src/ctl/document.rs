@@ -134,27 +134,28 @@ pub struct Input {
 impl Input {
     /// Reads the report of a file in JSON, of standard input (`-`), or of the ledger of a host.
     pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
-        if what == "-" {
+        let (name, file, document) = if what == "-" {
             let refuse = |what| Failure(format!("standard input {what}"));
             let text = text_of(std::io::stdin().lock()).map_err(refuse)?;
             let report = Box::new(Report::of_json(&text).map_err(refuse)?);
-            return Ok(Input {
-                report,
-                text,
-                name: "standard input".to_owned(),
-                file: None,
-            });
-        }
-        let path = path_of(what, directory)?;
-        let name = format!("'{}'", path.display());
-        let document = Document::read(&path)?;
-        let is_report = matches!(document, Document::Report(..));
+            (
+                "standard input".to_owned(),
+                None,
+                Document::Report(report, text),
+            )
+        } else {
+            let path = path_of(what, directory)?;
+            let document = Document::read(&path)?;
+            let is_report = matches!(document, Document::Report(..));
+            let name = format!("'{}'", path.display());
+            (name, is_report.then_some(path), document)
+        };
         let (report, text) = document.into_report();
         Ok(Input {
             report,
             text,
             name,
-            file: is_report.then_some(path),
+            file,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the files of hosts: by process id, or all of those that run.
 
 use crate::{output::Failure, process::Usage};
-use pyhost_record::directory::{self, Entry, Here, Identity, SUFFIX, pid_namespace};
+use pyhost_record::directory::{self, ARCHIVE, Entry, Here, Identity, SUFFIX, pid_namespace};
 use pyhost_record::{Record, Unreadable, metrics::Pid};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,7 +124,7 @@ pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option
         return Ok(found.into_iter().next());
     }
     let named = several.iter().take(NAMED).map(|entry| {
-        let command = entry.read().map(|record| record.header().command());
+        let command = Record::read(&entry.path).map(|record| record.header().command());
         let name = format!("{}:{id}", entry.identity.pid_namespace);
         format!("{name} ({})", command.unwrap_or_default())
     });
@@ -143,11 +143,10 @@ pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option
 /// The file of a process: of the host that runs, else of the one that was killed last.
 pub fn of_process(name: &Pid, directory: &Path) -> Result<PathBuf, Failure> {
     let here = Here::find();
-    let mut found: Vec<Entry> = directory::entries(directory).unwrap_or_default();
-    found.extend(directory::archived(directory));
-    found.retain(|entry| name.fits(&entry.identity));
-    let (alive, ended): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|entry| entry.is_alive(&here));
+    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
+    let found = folders.into_iter().filter_map(Result::ok).flatten();
+    let found = found.filter(|entry| name.fits(&entry.identity));
+    let (alive, ended): (Vec<_>, Vec<_>) = found.partition(|entry| entry.is_alive(&here));
     let candidates = match alive.is_empty() {
         true => ended,
         false => alive,

@@ -45,19 +45,18 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
+    let directory = &cli.directory();
     match &cli.command {
-        Command::Top(options) => top::run(options, &cli.directory())?,
-        Command::Diff(options) => diff::run(options, &cli.directory())?,
-        Command::Serve(options) => serve::run(options, &cli.directory())?,
+        Command::Top(options) => top::run(options, directory)?,
+        Command::Diff(options) => diff::run(options, directory)?,
+        Command::Serve(options) => serve::run(options, directory)?,
         Command::InstallKernel(options) => kernel::run(options)?,
-        Command::Report(options) => report::run(options, &cli.directory())?,
-        Command::Lines(options) => lines::run(options, &cli.directory())?,
-        Command::Html(options) => html::run(options, &cli.directory())?,
-        Command::Leaks(options) => {
-            return leaks::run(options, &cli.directory()).map(ExitCode::from);
-        }
+        Command::Report(options) => report::run(options, directory)?,
+        Command::Lines(options) => lines::run(options, directory)?,
+        Command::Html(options) => html::run(options, directory)?,
+        Command::Leaks(options) => return leaks::run(options, directory).map(ExitCode::from),
         Command::Symbolize(options) => symbolize::run(options)?,
-        Command::Convert(options) => convert::run(options, &cli.directory())?,
+        Command::Convert(options) => convert::run(options, directory)?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }
     Ok(ExitCode::SUCCESS)

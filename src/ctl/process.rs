@@ -58,15 +58,3 @@ fn cpu_seconds(pid: i32) -> Option<f64> {
     let ticks_per_second = calls::sysconf(libc::_SC_CLK_TCK) as f64;
     Some((ticks()? + ticks()?) as f64 / ticks_per_second)
 }
-
-/// Resident bytes of a process, now and at most: from `/proc` if it runs, else what its host had noted
-/// when it ended. None for what is not known.
-pub fn resident_of_record(header: &Header, alive: bool) -> (Option<u64>, Option<u64>) {
-    match alive {
-        true => {
-            let usage = Usage::of(&identity_of(header), &Here::find());
-            (usage.resident, usage.peak_resident)
-        }
-        false => header.last_resident(),
-    }
-}

@@ -17,7 +17,7 @@ use crate::{heap, process, python::hooks::domains};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
-use std::{io::Write, os::unix::ffi::OsStrExt};
+use std::{borrow::Cow, io::Write, os::unix::ffi::OsStrExt};
 
 /// Runs the host with the process's arguments; the exit status. `called` is the name that it was called by, if it is not the
 /// first of them.
@@ -177,14 +177,17 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
 
 /// Records what the report will say of the process, and where it goes.
 fn plan_report(options: &mut Options, allocators: &Allocators) {
-    let facts = Facts::gather(
-        &options.argv,
-        &options.command,
-        interpreter::version(),
-        allocators.python.name(),
-        allocators.debug_hooks,
-        options.retain.name(),
-    );
+    let argv = options.argv.iter().map(|word| word.to_string_lossy());
+    let facts = Facts {
+        python_version: interpreter::version().to_owned(),
+        mimalloc: report::mimalloc_version(),
+        argv: argv.map(Cow::into_owned).collect(),
+        command: options.command.clone(),
+        allocator: allocators.python.name(),
+        debug_hooks: allocators.debug_hooks,
+        native: native::mode().name(),
+        profile: options.retain.name(),
+    };
     live::describe(&facts);
     let (stats, status) = (options.stats.take(), options.leak_status);
     exit_report::plan(facts, stats, options.closing_line, status);

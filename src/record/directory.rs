@@ -7,7 +7,8 @@
 //! May allocate; while the process has one thread, or in `pyhostctl`.
 
 pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
-use crate::{Record, Unreadable, archive};
+use crate::{Record, archive, was_killed};
+use derive_more::Display;
 use pyhost_os::file::{self, Fd};
 use pyhost_os::process::{stat_fields, user};
 use pyhost_os::{clock, errno::Errno};
@@ -171,11 +172,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads the file.
-    pub fn read(&self) -> Result<Record, Unreadable> {
-        Record::read(&self.path)
-    }
-
     /// Whether the file's process still runs. A container cannot see the processes of the machine's first pid
     /// namespace, so there such a process counts as running. A host outside the container can see whether it runs.
     pub fn is_alive(&self, here: &Here) -> bool {
@@ -228,21 +224,13 @@ pub fn default_directory() -> PathBuf {
 }
 
 /// Why a directory cannot hold the files of `--live`. Displays as the end of a line that begins with its name.
-#[derive(Debug)]
+#[derive(Debug, Display)]
 pub enum Unfit {
     /// A resource is missing: the system's reason.
+    #[display("{_0} ({_1})")]
     System(&'static str, io::Error),
     /// It is not one that only its user can write to.
     Wrong(String),
-}
-
-impl std::fmt::Display for Unfit {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Unfit::System(what, error) => write!(out, "{what} ({error})"),
-            Unfit::Wrong(text) => out.write_str(text),
-        }
-    }
 }
 
 /// Makes the directory where it is not there, for its user alone, opens it, and makes sure that nobody else can write
@@ -312,11 +300,6 @@ pub fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The files of processes that were killed and whose end was reported.
-pub fn archived(directory: &Path) -> Vec<Entry> {
-    entries(&directory.join(ARCHIVE)).unwrap_or_default()
-}
-
 /// Puts the files of processes that run no more out of the way: of those that were killed into the
 /// archive, where the caller is the first to come; of those that ended by themselves, nothing
 /// stays. Returns the killed. `folder` is the directory, open.
@@ -327,8 +310,8 @@ pub fn tidy(directory: &Path, folder: &Fd) -> Vec<Record> {
         if entry.is_alive(&here) {
             continue;
         }
-        match entry.read() {
-            Ok(record) if record.was_killed() => {
+        match Record::read(&entry.path) {
+            Ok(record) if was_killed(record.header()) => {
                 if archive::put(folder, entry.identity.file_name().as_bytes()) {
                     killed.push(record);
                 }
@@ -481,7 +464,6 @@ mod tests {
         let stat = b"7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
         assert_eq!(start_ticks(stat), Some(98765));
         assert_eq!(start_ticks(b"7"), None);
-        assert!(!is_zombie(stat) && !is_zombie(b"7"));
         assert!(is_zombie(b"7 (a) Z) Z 1 7"));
         let own = Identity::own();
         assert_eq!(started(own.pid), Some(own.start_ticks));

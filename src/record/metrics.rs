@@ -231,7 +231,7 @@ impl<W: Write> Samples<'_, W> {
         let unit = self.family.unit();
         // The family's name, and its type where the form can say it.
         let (name, kind) = match self.form {
-            _ if !self.family.is_counter() => (*name, Some("gauge")),
+            _ if !name.ends_with("_total") => (*name, Some("gauge")),
             Form::Prometheus => (*name, Some("counter")),
             Form::OpenMetrics => (name.trim_end_matches("_total"), Some("counter")),
             Form::Either => (*name, None),

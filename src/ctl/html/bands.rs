@@ -2,6 +2,7 @@
 //! of caps above them.
 
 use super::timeline::{Sample, Timeline};
+use indexmap::IndexSet;
 
 /// Samples as bands: the upper edge of each account's, in bytes.
 pub struct Stack {
@@ -41,12 +42,8 @@ pub struct CapLine {
 
 /// The lines of all caps. An account's stands on the bands below its own: there its band ends.
 pub fn cap_lines(timeline: &Timeline, stacks: &[Stack]) -> Vec<CapLine> {
-    let mut scopes: Vec<&str> = Vec::new();
-    for (scope, _) in timeline.caps.iter().flat_map(|(_, caps)| caps) {
-        if !scopes.contains(&scope.as_str()) {
-            scopes.push(scope);
-        }
-    }
+    let caps = timeline.caps.iter().flat_map(|(_, caps)| caps);
+    let scopes: IndexSet<&str> = caps.map(|(scope, _)| scope.as_str()).collect();
     let (_, end) = timeline.span();
     let line = |scope: &str| {
         let account = timeline.accounts.iter().position(|name| name == scope);

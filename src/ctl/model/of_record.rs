@@ -1,12 +1,12 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
 use super::{Caps, Children, HostFacts, Process, Python, Report};
-use crate::process::resident_of_record;
+use crate::process::{Usage, identity_of};
 use pyhost_ledger::header::{Header, ProcessState};
 use pyhost_os::clock::{self, Utc};
 use pyhost_os::signals::signal_name;
 use pyhost_record::describe::{SCHEMA, describe_accounts};
-use pyhost_record::{Record, json::Json};
+use pyhost_record::{Record, directory::Here, json::Json};
 use serde_json::json;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -75,8 +75,17 @@ fn process(header: &Header, alive: bool) -> Process {
         (ProcessState::Signalled, signal) => (signal_name(signal), None),
     };
     let is_forked = header.forked.load(Relaxed) == 1;
-    let (resident, peak) = resident_of_record(header, alive);
-    let source = if alive { "VmHWM" } else { "ledger" };
+    let (resident, peak, source) = match alive {
+        true => {
+            let usage = Usage::of(&identity_of(header), &Here::find());
+            (usage.resident, usage.peak_resident, "VmHWM")
+        }
+        false => {
+            // As its host had noted when it ended.
+            let (resident, peak) = header.last_resident();
+            (resident, peak, "ledger")
+        }
+    };
     Process {
         pid: Some(header.pid.load(Relaxed).into()),
         argv: header.argv(),

@@ -58,16 +58,9 @@ impl FromStr for Address {
         if text.is_empty() || host.contains(char::is_whitespace) {
             return Err(FORM);
         }
-        Ok(Address {
-            host: match host {
-                "" => HOST.to_owned(),
-                host => host.to_owned(),
-            },
-            port: match port {
-                None => PORT,
-                Some(port) => port.parse().map_err(|_| FORM)?,
-            },
-        })
+        let host = if host.is_empty() { HOST } else { host }.to_owned();
+        let port = port.map_or(Ok(PORT), str::parse).map_err(|_| FORM)?;
+        Ok(Address { host, port })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::response::{BAD_REQUEST, Response};
 use httparse::{EMPTY_HEADER, Error, Status};
 use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 
 /// The bytes of a request line and its headers that are read at most.
 pub const LIMIT: usize = 8 * 1024;
@@ -14,7 +15,8 @@ pub struct Request {
     method: String,
     /// The path, without what follows a question mark.
     pub path: String,
-    pub query: Query,
+    /// What follows it, such as `a=1&b=2`: see [`value_of`].
+    pub query: String,
     /// The `Host` header: of several that differ, one that no server has.
     pub host: Option<String>,
     /// Whether OpenMetrics is at least as welcome as Prometheus's text format.
@@ -52,7 +54,7 @@ impl Request {
         Ok(Some(Request {
             method: parsed.method.unwrap_or_default().to_owned(),
             path: path.to_owned(),
-            query: Query::of(query),
+            query: query.to_owned(),
             host: absolute_host.or(host),
             prefers_openmetrics: prefers_openmetrics(accept),
         }))
@@ -96,27 +98,11 @@ fn prefers_openmetrics<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
     open > 0.0 && open >= plain
 }
 
-/// The names and values of a query.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query(Vec<(String, String)>);
-
-impl Query {
-    /// Reads `a=1&b=2`.
-    pub fn of(text: &str) -> Self {
-        Query(
-            form_urlencoded::parse(text.as_bytes())
-                .into_owned()
-                .collect(),
-        )
-    }
-
-    /// The first value of that name; None if it is empty, too.
-    pub fn value(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(own, _)| own == name);
-        found
-            .map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
-    }
+/// The first value of that name in a query; None if it is empty, too.
+pub fn value_of<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    let mut values = form_urlencoded::parse(query.as_bytes());
+    let found = values.find(|(own, _)| own == name);
+    found.map(|it| it.1).filter(|value| !value.is_empty())
 }
 
 /// A text with its percent-encoded bytes decoded (RFC 3986, 2.1). A `%` that begins none stays.
@@ -197,13 +183,14 @@ mod tests {
 
     #[test]
     fn values_are_decoded_and_the_first_counts() {
-        let query = Query::of("pid=1%3a2&&seconds=5&seconds=6&gc&debug=&odd=%zz%4+%41%");
-        assert_eq!(query.value("pid"), Some("1:2"));
-        assert_eq!(query.value("seconds"), Some("5"));
-        assert_eq!(query.value("odd"), Some("%zz%4 A%"));
+        let query = "pid=1%3a2&&seconds=5&seconds=6&gc&debug=&odd=%zz%4+%41%";
+        let value = |name| value_of(query, name);
+        assert_eq!(value("pid").as_deref(), Some("1:2"));
+        assert_eq!(value("seconds").as_deref(), Some("5"));
+        assert_eq!(value("odd").as_deref(), Some("%zz%4 A%"));
         for missing in ["gc", "debug", "other"] {
-            assert_eq!(query.value(missing), None, "{missing}");
+            assert_eq!(value(missing), None, "{missing}");
         }
-        assert_eq!(Query::of(""), Query::default());
+        assert_eq!(value_of("", "pid"), None);
     }
 }

@@ -121,12 +121,9 @@ fn files(options: &SweepOptions, host: &Path) -> Result<State, Failure> {
 /// The host: beside this program, else in `PATH`.
 pub fn host() -> PathBuf {
     const NAME: &str = "pyhost";
-    let own = pyhost_os::process::executable();
-    let beside = own.as_deref().and_then(Path::parent);
-    let beside = beside.map(|folder| folder.join(NAME));
-    beside
-        .filter(|path| path.is_file())
-        .unwrap_or_else(|| NAME.into())
+    let beside = pyhost_os::process::executable().map(|own| own.with_file_name(NAME));
+    let beside = beside.filter(|path| path.is_file());
+    beside.unwrap_or_else(|| NAME.into())
 }
 
 struct Sweep<'a> {

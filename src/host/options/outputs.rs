@@ -63,7 +63,7 @@ impl Outputs {
             Err(refusal) => refusal,
         };
         let text = describe(&name, &path, refusal);
-        if refusal.is_wrong_path() && !is_inherited {
+        if !matches!(refusal, OutputError::System(_)) && !is_inherited {
             return Err(Error::option(text));
         }
         self.notices

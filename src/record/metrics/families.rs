@@ -41,11 +41,6 @@ pub struct Family {
 }
 
 impl Family {
-    /// Whether its values only grow while the process runs.
-    pub fn is_counter(&self) -> bool {
-        self.name.ends_with("_total")
-    }
-
     /// The unit, with which its name ends, or nothing.
     pub fn unit(&self) -> &'static str {
         let name = self.name.trim_end_matches("_total");

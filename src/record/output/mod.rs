@@ -74,13 +74,6 @@ pub enum OutputError {
     System(Errno),
 }
 
-impl OutputError {
-    /// Whether the path is wrong, and not a resource missing that another machine or day may have.
-    pub fn is_wrong_path(self) -> bool {
-        !matches!(self, OutputError::System(_))
-    }
-}
-
 /// Opens the output of an option, or prints why the script runs without it. `shown` is the path as the user has given it;
 /// the other may be too long.
 pub fn open_or_leave_out<T>(

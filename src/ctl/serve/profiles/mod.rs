@@ -8,14 +8,14 @@ mod host;
 mod wish;
 
 use super::connections::Client;
-use super::request::{Request, decoded};
+use super::request::{Request, decoded, value_of};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use crate::{convert::pprof, find::FoundHost};
 use pyhost_os::{clock::monotonic, named::Named};
 use pyhost_record::metrics::Pid;
-use std::{path::Path, sync::Mutex, time::Duration};
+use std::{borrow::Cow, path::Path, sync::Mutex, time::Duration};
 use wish::{Kind, Wish};
 
 /// Held while samples are read and a profile is made, so that many clients need the memory of one.
@@ -80,8 +80,9 @@ fn profile(
     directory: &Path,
 ) -> Result<Response, Response> {
     let wish = Wish::of_query(kind, &request.query)?;
-    let name = place.host.as_deref().or(request.query.value("pid"));
-    let name = name.map(named).transpose()?;
+    let name = place.host.as_deref().map(Cow::Borrowed);
+    let name = name.or_else(|| value_of(&request.query, "pid"));
+    let name = name.map(|name| named(&name)).transpose()?;
     let host = FoundHost::sampled(name.as_ref(), directory)?;
     match wish.seconds {
         // The headers of a change are those of any profile.

@@ -1,7 +1,7 @@
 //! The values of a request for a profile, with the names and the meaning that Go's `net/http/pprof` gives them.
 
 use crate::serve::response::{BAD_REQUEST, Response};
-use crate::{serve::request::Query, stacks::View};
+use crate::{serve::request::value_of, stacks::View};
 
 /// The longest time of a change, in seconds.
 const LONGEST: u32 = 300;
@@ -38,9 +38,9 @@ pub struct Wish {
 }
 
 impl Wish {
-    pub fn of_query(kind: Kind, query: &Query) -> Result<Self, Response> {
+    pub fn of_query(kind: Kind, query: &str) -> Result<Self, Response> {
         let refuse = |text: &str| Response::no_profile(BAD_REQUEST, text);
-        let number = |name: &str, expected: &str| match query.value(name) {
+        let number = |name: &str, expected: &str| match value_of(query, name) {
             None => Ok(None),
             Some(value) => match value.parse::<u32>() {
                 Ok(number) => Ok(Some(number)),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn wish(text: &str) -> Result<Wish, Response> {
-        Wish::of_query(Kind::Heap, &Query::of(text))
+        Wish::of_query(Kind::Heap, text)
     }
 
     #[test]

@@ -34,7 +34,6 @@ use pyhost_os::{cell::HeldLatest, clock::Utc};
 pub use pyhost_record::describe::{SCHEMA, Sink};
 pub use pyhost_record::json::Json;
 use pyhost_record::{describe::describe_accounts, figures};
-use std::ffi::OsString;
 pub use text::{closing_line, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,29 +291,6 @@ pub fn mimalloc_version() -> String {
 }
 
 impl Facts {
-    pub fn gather(
-        argv: &[OsString],
-        command: &str,
-        python_version: &str,
-        allocator: &'static str,
-        debug_hooks: bool,
-        profile: &'static str,
-    ) -> Self {
-        Facts {
-            python_version: python_version.to_owned(),
-            mimalloc: mimalloc_version(),
-            argv: argv
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
-            command: command.to_owned(),
-            allocator,
-            debug_hooks,
-            native: native::mode().name(),
-            profile,
-        }
-    }
-
     /// Whether anything is booked to `account` in this process.
     pub fn is_active(&self, account: Account) -> bool {
         match account {

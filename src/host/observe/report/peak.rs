@@ -96,14 +96,6 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// Resident bytes of the highest moment, if the table shows it; else 0.
-pub fn shown_resident(report: &Report<'_>) -> u64 {
-    Moment::of(report)
-        .filter(|peak| peak.is_shown(report))
-        .and_then(|peak| peak.resident)
-        .unwrap_or(0)
-}
-
 /// Says the section `at_peak`, or null.
 pub fn describe(report: &Report<'_>, sink: &mut impl Sink) {
     sink.object("at_peak", Moment::of(report), |peak, sink| {
@@ -207,8 +199,9 @@ pub fn resident_lines(report: &Report<'_>, out: &mut impl Write) -> Result<bool,
         ],
         missed: seen.missed(report.resident.peak),
     };
-    let now = report.resident.now.unwrap_or(0);
-    let is_shown = highest.says_more_than(now.max(shown_resident(report)));
+    let peak = Moment::of(report).filter(|peak| peak.is_shown(report));
+    let shown = peak.and_then(|peak| peak.resident);
+    let is_shown = highest.says_more_than(shown.max(report.resident.now).unwrap_or(0));
     if is_shown {
         highest.parts(out)?;
         balance::libraries(libraries(&seen.named()), out)?;
