@@ -117,7 +117,9 @@ fn show_report(text: &str) -> usize {
             Ok(page) => {
                 let tags = |tag: &str| page.matches(tag).count();
                 assert_eq!(tags("<script"), tags("</script>"));
-                assert!(!page.contains("NaN"));
+                // The scripts' data, in base 64, may have these letters.
+                let shown = page.split("<script").next();
+                assert!(shown.is_some_and(|shown| !shown.contains("NaN")));
             }
             Err(error) => {
                 assert!(before.is_some(), "{error}");
