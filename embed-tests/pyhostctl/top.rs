@@ -212,11 +212,7 @@ fn a_narrow_terminal_shows_what_fits() {
     let pane = Pane::open(&directory, "NO_COLOR=1", "top --interval 100ms", 40, 12);
     pane.until("a row", |lines| (pids(lines) == [host.pid()]).then_some(()));
     let wide = |lines: &[String]| lines.iter().any(|line| line.contains("RESIDENT"));
-    let lines = pane.lines();
-    assert!(!wide(&lines));
-    for part in ["LIVE*", "total "] {
-        assert!(lines.iter().any(|line| line.contains(part)), "{lines:#?}");
-    }
+    assert!(!wide(&pane.lines()));
     // No colour is set except the terminal's own: no sequence begins with 3 or 4.
     let styled = pane.tmux(&["capture-pane", "-p", "-e"]);
     let styled = styled.replace("\u{1b}[39m", "").replace("\u{1b}[49m", "");

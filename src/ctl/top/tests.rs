@@ -3,7 +3,7 @@
 use super::sample::{Moment, SampledHost};
 use super::state::{Step, View};
 use super::{columns::ViewPart, draw::draw as draw_frame, tables};
-use crate::{find, process::Usage};
+use crate::{find, process::Usage, stacks::tests::assert_has};
 use crossterm::event::KeyCode;
 use pyhost_record::directory::{Entry, Identity};
 use pyhost_record::{Record, blank, metrics::Pid};
@@ -85,6 +85,15 @@ fn every_size_of_terminal_is_drawn() {
             }
         }
     }
+}
+
+#[test]
+fn forty_columns_show_who_and_how_much() {
+    let mut state = state_of(&[123, 456]);
+    let lines = drawn(&mut state, 40, 20);
+    assert_has(&lines[1], &["PID", "LIVE*"]);
+    assert_has(&lines[2], &["123", "0 B"]);
+    assert_has(&lines.join("\n"), &["\ntotal "]);
 }
 
 #[test]
