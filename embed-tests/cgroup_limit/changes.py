@@ -10,7 +10,6 @@ Exit status 0 if all is so, 1 if not, 2 for a bad command line; where no group c
 """
 
 import argparse
-import os
 import pathlib
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from groups import MIB, Group
+from groups import MIB, Group, clean_environment
 from run import tell
 
 COLUMNS = ("cgroup", "limit MiB", "seconds to 0.9 of it", "most charged MiB", "--cap auto says", "kills", "")
@@ -65,9 +64,8 @@ def rows_of(version, options, folder):
     for _ in range(options.runs):
         said = folder / "said"
         with Group(version, 256 * MIB) as group:
-            clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
             command = [options.host.absolute(), "--cap", "auto", "-c", SCRIPT, said]
-            process = subprocess.Popen(command, env=clean, stderr=subprocess.DEVNULL, preexec_fn=group.enter)
+            process = subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL, preexec_fn=group.enter)
             try:
                 for limit in (256, 384, 192):
                     if limit == 192:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 import libraries
-from groups import MIB
+from groups import MIB, clean_environment
 from libraries import SCRIPT
 from run import end_of, table
 
@@ -60,12 +60,11 @@ def run_one(options, cap, kind, step, folder):
     told = pathlib.Path(folder) / "told.json"
     told.unlink(missing_ok=True)
     command = [str(options.host.absolute()), "--cap", cap, str(SCRIPT), kind, str(step), str(told)]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
     own = {"PYTHONPATH": os.pathsep.join(options.site), "PYTHONDONTWRITEBYTECODE": "1"}
     # The kernel keeps the highest peak of all children that a process has waited for, so each run has a parent of its own.
     helper = "import os, resource, subprocess, sys; status = subprocess.call(sys.argv[2:], timeout=float(sys.argv[1])); " \
              "print('\\n%d' % resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(status % 256)"
-    ran = subprocess.run([sys.executable, "-c", helper, str(options.timeout), *command], env={**clean, **own},
+    ran = subprocess.run([sys.executable, "-c", helper, str(options.timeout), *command], env={**clean_environment(), **own},
                          stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     stdout, _, peak = ran.stdout.rstrip().rpartition("\n")
     try:

@@ -16,6 +16,11 @@ class Unavailable(Exception):
     """No group with a limit can be made here; the message says why, in one line."""
 
 
+def clean_environment():
+    """Returns the environment without variables that steer Python or the host."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
+
+
 def unescape(field):
     for escape, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         field = field.replace(escape, plain)

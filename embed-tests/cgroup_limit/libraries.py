@@ -13,13 +13,12 @@ with `skipped: `.
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from groups import MIB, Group
+from groups import MIB, Group, clean_environment
 from run import end_of, tell
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "libraries" / "growing.py"
@@ -57,9 +56,8 @@ def run_one(group, options, kind, step, folder):
     told = pathlib.Path(folder) / "told.json"
     told.unlink(missing_ok=True)
     command = [str(options.host.absolute()), "--cap", "auto", str(SCRIPT), kind, str(step), str(told)]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
     own = {"PYTHONPATH": options.site, "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(command, env={**clean, **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    process = subprocess.Popen(command, env={**clean_environment(), **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=group.enter)
     try:
         stdout, stderr = process.communicate(timeout=options.timeout)

@@ -12,14 +12,13 @@ with `skipped: `.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
-from groups import MIB, Group, Unavailable
+from groups import MIB, Group, Unavailable, clean_environment
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent / "scripts"
 SHARED = "until_refused.py"
@@ -49,10 +48,9 @@ def parse(arguments):
 def run_in(group, options, host, script, capped, files):
     """Returns (end, kills, peak) of one script in a group of its own."""
     command = [str(host.absolute()), *(["--cap", "auto"] if capped else []), str(SCRIPTS / script)]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST_"))}
     own = {"PYTHONPATH": options.site, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1",
            "CGROUP_LIMIT_FILES": files, "CGROUP_LIMIT_MIB": str(options.limit)}
-    process = subprocess.Popen(command, env={**clean, **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    process = subprocess.Popen(command, env={**clean_environment(), **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=group.enter)
     try:
         stdout, stderr = process.communicate(timeout=options.timeout if capped else min(options.timeout, PATIENCE))

@@ -250,7 +250,7 @@ touched.close(); go_on.set()
 for thread in threads: thread.join()
 seen = pyhost.memory_stats()['at_resident_peak']
 assert seen['mapped_resident_bytes'] == 64 << 20, seen
-names = ['shared', 'heap_resident', 'stack_resident', 'other', 'mapped_resident']
+names = ['shared', 'heap_resident', 'stack_resident', 'library_data_resident', 'other', 'mapped_resident']
 assert sum(seen[name + '_bytes'] for name in names) == seen['resident_bytes'], seen
 stacks = sum(sheet.get(name, 0) for name in ('main_stack', 'thread_stacks'))
 assert stacks > 1 << 19 and abs(seen['stack_resident_bytes'] - stacks) < 128 << 10, (seen, sheet)

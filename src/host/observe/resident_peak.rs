@@ -104,8 +104,9 @@ pub fn before_release() {
         };
         STATE.segment.fetch_max(resident, Relaxed);
         // A report or lines will show the highest moment. A tracked block wants its size alone.
-        let is_wanted = PEAK_THRESHOLDS.next_sample.load(Relaxed) != peak_watch::NEVER;
-        if (is_wanted || sampling::has_lines_on()) && resident > high + growth.max(LEAST_GROWTH) {
+        let is_wanted = PEAK_THRESHOLDS.next_sample.load(Relaxed) != peak_watch::NEVER
+            || sampling::has_lines_on();
+        if is_wanted && resident > high + growth.max(LEAST_GROWTH) {
             take_sample(resident, shared);
         }
         look_in_window(resident);

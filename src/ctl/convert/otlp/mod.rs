@@ -1,6 +1,6 @@
 //! Profiles for OpenTelemetry: a `ProfilesData` in protobuf, which is an `ExportProfilesServiceRequest`, too.
-//! [`Dictionary`] has the tables that the messages refer to: each entry once, and none that nothing refers to. The first entry of each
-//! table is its zero value: index 0 is none.
+//! [`Dictionary`] has the tables that the messages refer to: each entry once, and none that nothing refers to. Each table begins with its
+//! zero value, so that an index of 0 stands for nothing.
 //!
 //! A profile has one type of value. There are four, with the names of pprof's heap profiles: see [`super::pprof`].
 

@@ -31,19 +31,20 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
     for scope in Scope::all() {
         if let Some(rule) = settings.hard.of(scope) {
             let most = settings.most.filter(|_| scope == Scope::Total);
-            let bytes = machine.size_of(rule).min(most.unwrap_or(u64::MAX)) / share;
+            let most = most.unwrap_or(u64::MAX);
+            let bytes = machine.size_of(rule).min(most) / share;
+            let set = |bytes| {
+                super::set(scope, Some(bytes), !rule.is_owned, slot)
+                    .map_err(|error| too_low(rule, bytes, share, error))
+            };
             if rule.size == CapSize::Auto {
-                let most = settings.most.unwrap_or(u64::MAX);
                 watch::start(machine.group.as_ref(), machine.physical, most, share);
             }
-            // A cap that follows the charges must be possible as it is; the charges then lower it, and the limit may rise.
-            let set = |bytes| super::set(scope, Some(bytes), !rule.is_owned, slot);
-            set(bytes)
-                .and_then(|()| match rule.size {
-                    CapSize::Auto => set(machine.physical.min(most.unwrap_or(u64::MAX)) / share),
-                    _ => Ok(()),
-                })
-                .map_err(|error| too_low(rule, bytes, share, error))?;
+            set(bytes)?;
+            if rule.size == CapSize::Auto {
+                // It was possible as it is; from here on the charges lower it, and the limit may rise.
+                set(machine.physical.min(most) / share)?;
+            }
             machine.tell(rule, bytes);
         }
         if let Some(rule) = settings.soft.of(scope) {

@@ -356,7 +356,7 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
             .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
         let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
-        // What other threads are granted meanwhile counts on.
+        // What other threads are granted meanwhile still counts.
         count_no_longer(settled);
         STATE.left.store(by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
@@ -500,10 +500,7 @@ pub(super) fn step() -> i64 {
 
 /// The limit that is followed.
 pub(super) fn limit() -> Option<u64> {
-    match STATE.charges.get() {
-        Some(charges) => Some(charges.limit.load(Relaxed)),
-        None => limits::with_maps().map(|(limit, _)| limit),
-    }
+    followed_limit().or_else(|| limits::with_maps().map(|(limit, _)| limit))
 }
 
 /// Whether the maps since the last reading, with one of `bytes`, are a large part of the bytes left.
@@ -563,7 +560,8 @@ pub(super) fn charged() -> Option<(u64, i64)> {
 
 /// The limit that is followed now, if the cap follows the charges.
 pub(super) fn followed_limit() -> Option<u64> {
-    STATE.charges.get().and_then(|_| limit())
+    let charges = STATE.charges.get()?;
+    Some(charges.limit.load(Relaxed))
 }
 
 impl Charges {

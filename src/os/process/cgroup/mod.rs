@@ -116,10 +116,9 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
     }
     // Last, so that it stands only for limits that no file above has: that of ancestors out of sight, in version 1.
     let statistics = nearest.and_then(|folder| fs::read(folder.join("memory.stat")).ok());
-    let statistics = &statistics.unwrap_or_default();
-    let of_all = watch::field(statistics, b"hierarchical_memory_limit");
-    if let (Some(folder), Some(bytes)) = (nearest, of_all) {
-        found.push(at(OF_ALL, folder, bytes.min(UNLIMITED)));
+    let limit_of_all = statistics.and_then(|text| limit_of_all(&text));
+    if let (Some(folder), Some(bytes)) = (nearest, limit_of_all) {
+        found.push(at(OF_ALL, folder, bytes));
     }
     found
 }
@@ -127,6 +126,12 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
 /// The number in a file of a group; None if there is no such file or number.
 fn number(folder: &Path, name: &str) -> Option<u64> {
     limit_in(&fs::read(folder.join(name)).ok()?)
+}
+
+/// The limit that version 1's `memory.stat` tells of a group and its ancestors.
+fn limit_of_all(statistics: &[u8]) -> Option<u64> {
+    let bytes = watch::field(statistics, b"hierarchical_memory_limit")?;
+    Some(bytes.min(UNLIMITED))
 }
 
 /// The limit in the text of a file.

@@ -9,7 +9,7 @@
 //! may be reclaimable (seen on 6.18: 166 MB after a walk over 117,000 files). So it counts up to
 //! what the charged memory and the threads explain: see [`kernel_bound`].
 
-use super::{GroupLimit, OF_ALL, UNLIMITED, Version, limit_in};
+use super::{GroupLimit, OF_ALL, Version, limit_in, limit_of_all};
 use crate::errno::KeptErrno;
 use crate::file::{Fd, identity};
 use crate::process::small_file::{kilobytes, number, open, read, read_once};
@@ -96,18 +96,23 @@ impl Watch {
     pub fn limit(&self) -> u64 {
         let _errno = KeptErrno::new();
         let mut buffer = [0; FILE_BYTES];
-        let mut lowest = (u64::MAX, 0);
+        let mut lowest: Option<(u64, usize)> = None;
+        let mut add = |limit: Option<u64>, index| {
+            let found = limit.map(|bytes| (bytes, index));
+            lowest = lowest.into_iter().chain(found).min();
+        };
         for (index, file) in self.limits.iter().enumerate() {
             let text = file.as_ref().and_then(|file| file.read(&mut buffer));
-            lowest = lowest.min((text.and_then(limit_in).unwrap_or(u64::MAX), index));
+            add(text.and_then(limit_in), index);
         }
-        let statistics = self.statistics.read(&mut buffer);
-        let of_all = statistics.and_then(|text| field(text, b"hierarchical_memory_limit"));
-        let of_all = of_all.map_or(u64::MAX, |bytes| bytes.min(UNLIMITED));
-        lowest = lowest.min((of_all, self.limits.len()));
-        if lowest.0 != u64::MAX {
-            self.limit.store(lowest.0, Relaxed);
-            self.name.store(lowest.1, Relaxed);
+        // Version 2 has no such line, and takes long to write the others.
+        if self.found.version == Version::V1 {
+            let statistics = self.statistics.read(&mut buffer);
+            add(statistics.and_then(limit_of_all), self.limits.len());
+        }
+        if let Some((bytes, index)) = lowest {
+            self.limit.store(bytes, Relaxed);
+            self.name.store(index, Relaxed);
         }
         self.limit.load(Relaxed)
     }
