@@ -84,6 +84,8 @@ mod top;
 // Caps, regions, and what the system limits.
 #[path = "limit/arrays.rs"]
 mod arrays;
+#[path = "limit/at_exhausted.rs"]
+mod at_exhausted;
 #[path = "limit/budgets.rs"]
 mod budgets;
 #[path = "limit/caps.rs"]
@@ -96,6 +98,8 @@ mod recycling;
 mod region;
 #[path = "limit/retention.rs"]
 mod retention;
+#[path = "limit/snippets.rs"]
+mod snippets;
 #[path = "limit/tree.rs"]
 mod tree;
 #[path = "limit/waits.rs"]

@@ -1,4 +1,5 @@
-"""A service whose requests have a budget of 24 MiB by the middleware: Flask as `flask_app`, FastAPI as `fastapi_app`, plain ASGI as `asgi_app`.
+"""A service whose requests have a budget of 24 MiB by the middleware: Flask as `flask_app`, FastAPI as `fastapi_app`, Django as `django_app`, plain ASGI
+as `asgi_app`.
 
 The routes know nothing of budgets: one needs little, one leaks, one asks for 200 MB, one builds many strings. With an argument it serves
 Flask on that port, a thread a request.
@@ -42,6 +43,20 @@ def flask():
     return app
 
 
+def django():
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpResponse
+    from django.urls import path
+
+    def view(route):
+        return lambda request: HttpResponse(route())
+
+    urls = [path(name, view(route)) for name, route in ROUTES.items()]
+    settings.configure(SECRET_KEY="none", ALLOWED_HOSTS=["*"], ROOT_URLCONF=tuple(urls), LOGGING_CONFIG=None)
+    return pyhost.wsgi.Budget(get_wsgi_application(), BUDGET)
+
+
 def fastapi():
     from fastapi import FastAPI
 
@@ -72,7 +87,7 @@ asgi_app = pyhost.asgi.Budget(asgi, BUDGET)
 
 
 def __getattr__(name):
-    apps = {"flask_app": flask, "fastapi_app": fastapi}
+    apps = {"flask_app": flask, "fastapi_app": fastapi, "django_app": django}
     if name not in apps:
         raise AttributeError(name)
     app = globals()[name] = apps[name]()

@@ -7,11 +7,13 @@
   pinned, each with a budget of 4 MiB. Ten take more, in small objects, large blocks, one huge block or one call of C. With each of 20
   seeds exactly these ten get MemoryError; and the sum of the units' live bytes is what the process grew by, within four standard errors
   of the estimate and 2% of the growth, which is what tasks and frames have outside of the units.
-- app.py: Flask in threads, Flask on gunicorn (gthread, gevent), FastAPI and plain ASGI on uvicorn, behind the middleware with 24 MiB a
-  request. Clients ask at the same time for a route that needs little, one that leaks, one that wants 200 MB, one that builds 3 million strings.
-  The first two are all 200, the others all 503 with Retry-After, by a process that goes on.
+- app.py: Flask in threads, Flask on gunicorn (sync, gthread, gevent), Django on gunicorn, FastAPI and plain ASGI on uvicorn, behind the middleware
+  with 24 MiB a request. Clients ask at the same time for a route that needs little, one that leaks, one that wants 200 MB, one that builds 3 million
+  strings. The first two are all 200, the others all 503 with Retry-After, by a process that goes on.
+- tasks.py: the same functions as tasks of Celery (prefork, threads) and dramatiq. The first two all end well, the others all by their budget.
 
---slice makes 2 runs of each kind, and asks two servers. Packages are installed, pinned, below target/. The last line is
+--requests N: of a route that needs little N for each of four clients (100), a tenth and a twentieth of the two that take much.
+--slice makes 2 runs of each kind, and asks two servers and one queue. Packages are installed, pinned, below target/. The last line is
 `N passed, N failed`. Exit status: 0; 1 with what failed; 2 if it cannot run.
 """
 
@@ -34,21 +36,24 @@ sys.path.append(str(HERE.parent / "environments"))
 import make  # noqa: E402
 
 KINDS = ("tasks", "pool", "threads", "generators", "greenlets")
-GUNICORN = ["-m", "gunicorn", "-b", "127.0.0.1:{port}", "-w", "1", "--timeout", "60", "app:flask_app", "-k"]
+GUNICORN = ["-m", "gunicorn", "-b", "127.0.0.1:{port}", "-w", "1", "--timeout", "60", "-k"]
 UVICORN = ["-m", "uvicorn", "--port", "{port}", "--log-level", "critical"]
 # The environment of each server, its command, and what is behind a route's name.
 SERVERS = {
     "flask in threads": ("servers", [str(HERE / "app.py"), "{port}"], [""]),
     "FastAPI on uvicorn": ("service", [*UVICORN, "app:fastapi_app"], ["", "/async"]),
     "ASGI on uvicorn": ("servers", [*UVICORN, "app:asgi_app"], [""]),
-    "Flask on gunicorn gthread": ("servers", [*GUNICORN, "gthread", "--threads", "8"], [""]),
-    "Flask on gunicorn gevent": ("servers", [*GUNICORN, "gevent"], [""]),
+    "Flask on gunicorn sync": ("servers", [*GUNICORN, "sync", "app:flask_app"], [""]),
+    "Flask on gunicorn gthread": ("servers", [*GUNICORN, "gthread", "--threads", "8", "app:flask_app"], [""]),
+    "Flask on gunicorn gevent": ("servers", [*GUNICORN, "gevent", "app:flask_app"], [""]),
+    "Django on gunicorn gthread": ("servers", [*GUNICORN, "gthread", "--threads", "8", "app:django_app"], [""]),
 }
-SLICE = ["flask in threads", "FastAPI on uvicorn"]
+QUEUES = ("dramatiq", "celery-threads", "celery-prefork")
+SLICE = ["flask in threads", "Django on gunicorn gthread"]
 # Standard errors, and the share of the growth that lies outside of the units.
 ERRORS, OUTSIDE = 4, 0.02
-# Requests of each client for each route.
-ROUTES = {"small": 100, "leak": 100, "huge": 10, "strings": 5}
+# Of the requests of each client, those for a route; and whether it takes more than its budget.
+ROUTES = {"small": (1, False), "leak": (1, False), "huge": (0.1, True), "strings": (0.05, True)}
 CLIENTS = 4
 
 
@@ -57,7 +62,8 @@ def parse(arguments):
     parser.add_argument("--pyhost", required=True, type=pathlib.Path)
     parser.add_argument("--python", required=True, help="the interpreter that the host was built for")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="runs of each kind (20)")
-    parser.add_argument("--slice", action="store_true", help="2 runs of each kind, and two servers")
+    parser.add_argument("--requests", type=int, default=100, metavar="N", help="of each client for a route (100)")
+    parser.add_argument("--slice", action="store_true", help="2 runs of each kind, two servers, one queue")
     options = parser.parse_args(arguments)
     if options.slice:
         options.seeds = 2
@@ -111,10 +117,10 @@ def served(options, name, folder):
     with open(log, "wb") as out:
         process = subprocess.Popen(command, env=environment(options, packages), cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=out)
-    answers = collections.Counter()
+    answers, counts = collections.Counter(), {route: int(share * options.requests) for route, (share, _) in ROUTES.items()}
 
     def client(number):
-        asked = [route for route, count in ROUTES.items() for _ in range(count)]
+        asked = [route for route, count in counts.items() for _ in range(count)]
         for index in range(len(asked)):
             route = asked[index * 37 % len(asked)]
             suffix = suffixes[(index + number) % len(suffixes)]
@@ -134,11 +140,23 @@ def served(options, name, folder):
     finally:
         process.terminate()
         process.wait()
-    expected = {(route, (503, True) if route in ("huge", "strings") else (200, False)): CLIENTS * count
-                for route, count in ROUTES.items()}
+    expected = {(route, (503, True) if is_greedy else (200, False)): CLIENTS * counts[route]
+                for route, (_, is_greedy) in ROUTES.items()}
     if not is_alive or answers != expected:
         last = log.read_text(encoding="utf-8", errors="replace")[-300:]
         return f"{'' if is_alive else 'the server ended; '}{dict(answers)}; {last}"
+    return None
+
+
+def queued(options, name, variables):
+    """Runs the tasks of a queue; what is wrong, or None."""
+    command = [options.pyhost.resolve(), HERE / "tasks.py", name, str(CLIENTS * options.requests)]
+    answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=3600)
+    expected = {f"{route}: {'out of budget' if is_greedy else 'done'}": int(share * CLIENTS * options.requests)
+                for route, (share, is_greedy) in ROUTES.items()}
+    lines = answer.stdout.splitlines()
+    if answer.returncode != 0 or not lines or json.loads(lines[-1]) != expected:
+        return f"status {answer.returncode}: {lines[-1:]} {answer.stderr[-500:]}"
     return None
 
 
@@ -164,6 +182,9 @@ def main(arguments=None):
     for name in SLICE if options.slice else SERVERS:
         with tempfile.TemporaryDirectory() as folder:
             note(name, served(options, name, pathlib.Path(folder)))
+        print(name, flush=True)
+    for name in QUEUES[:1] if options.slice else QUEUES:
+        note(name, queued(options, name, variables))
         print(name, flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -13,6 +13,8 @@ import outcomes
 
 # Threads take turns as time has it, and NumPy takes array data elsewhere: a request may come earlier or later.
 WINDOW = 60
+# Requests within which imports come as far.
+FAR = 8000
 # The debug hooks are fewer or more requests away: pymalloc's own do not pass them.
 DEBUG_WINDOW = 12
 # The bytes that the debug hooks add to a request of CPython's domains: its size, the domain's letter and guard bytes.
@@ -79,6 +81,9 @@ def search(runner, place, record):
     if place[1] == "numpy":
         return {"status": "not searched: nothing fails array data under stock Python"}
     best = search_near(runner, place, record)
+    if best["status"] == "not found" and record["outcome"] != outcomes.HANG and record.get("progress"):
+        phase, accounts, number = place
+        best = search_near(runner, place, record, aligned(runner, (phase, accounts), number, record["progress"]))
     if best["status"] in ("same place", "same C function") or record["outcome"] == outcomes.HANG:
         return best
     damage = same_under_debug_hooks(runner, place, record) or same_damage(runner, place)
@@ -87,15 +92,29 @@ def search(runner, place, record):
     return best
 
 
-def search_near(runner, place, record):
-    """Runs stock Python around the place; the best that was found, as `search` returns it."""
+def aligned(runner, pair, number, progress):
+    """Returns the request of stock Python at which its imports have come as far as the host's: an import makes some thousand requests more or
+    fewer, as hashes and folders have it."""
+    low, high = max(1, number - FAR), number + FAR
+    while low < high:
+        middle = (low + high) // 2
+        seen = next((run["progress"] for near in range(8) if (run := runner.run("stock", (*pair, middle + near)))["progress"]), [])
+        is_before = outcomes.is_before(seen, progress)
+        if is_before is None:
+            return middle
+        low, high = (middle + 1, high) if is_before else (low, middle)
+    return low
+
+
+def search_near(runner, place, record, middle=None):
+    """Runs stock Python around the place, or around another number; the best that was found, as `search` returns it."""
     phase, accounts, number = place
     host = record["outcome"]
     hangs = host == outcomes.HANG
     host_c = [] if hangs else crash_functions(runner, "pyhost", place)
     best = {"status": "not found", "host_c": host_c}
     others = 0
-    for start in neighbours(number, WINDOW):
+    for start in neighbours(middle or number, WINDOW):
         stock_place = (phase, accounts, start)
         run = runner.run("stock", stock_place, HANG_SECONDS if hangs else None)
         if run["outcome"] != host:

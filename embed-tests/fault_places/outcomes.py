@@ -14,6 +14,7 @@ NOT_INJECTED = "not injected"
 ORDER = [MEMORY_ERROR, SURVIVED, OTHER_ERROR, WRONG_RESULT, FATAL, HANG, NOT_INJECTED]
 
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+_MODULE = re.compile(r'^  File "(.*)", line (\d+),? in <module>$', re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
@@ -71,6 +72,23 @@ def python_stack(errors):
             break
         stack.append([short(found[1]), int(found[2]), found[3]])
     return stack
+
+
+def progress(errors):
+    """Returns how far the modules had come that a run's last traceback, or the stack of its crash, names: [[file's name, line]], outermost first."""
+    last = errors.rpartition("Traceback (most recent call last)")[2] if "Traceback (most" in errors else errors
+    found = [[short(name), int(line)] for name, line in _MODULE.findall(last)]
+    return found if "Traceback (most" in errors else found[::-1]
+
+
+def is_before(left, right):
+    """Says whether a run's progress is before another's; None if that cannot be told: they are at the same place, or in modules that differ."""
+    for (file, line), (other, at) in zip(left, right):
+        if file != other:
+            return None
+        if line != at:
+            return line < at
+    return None
 
 
 def short(path):

@@ -156,7 +156,7 @@ class Runner:
         if side == "pyhost" and not log:
             outcome = outcomes.NOT_INJECTED
         record = {"place": list(place), "outcome": outcome, "stack": outcomes.python_stack(errors),
-                  "fatal": outcomes.fatal_message(errors), "exception": outcomes.last_exception(errors)}
+                  "progress": outcomes.progress(errors), "fatal": outcomes.fatal_message(errors), "exception": outcomes.last_exception(errors)}
         if log:
             record["injected"] = log[0]
         if outcome not in (outcomes.MEMORY_ERROR, outcomes.SURVIVED):

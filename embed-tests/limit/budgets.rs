@@ -26,6 +26,20 @@ fn budgets_hold_below_a_cap() {
 }
 
 #[test]
+fn below_a_cap_the_unit_that_has_most_gets_the_error() {
+    for kind in ["tasks", "threads"] {
+        let run = Run::host().args(["--cap", "96M"]);
+        let outcome = run.arg(script("who_pays.py")).arg(kind).ok();
+        let lines: Vec<&str> = outcome.stdout.lines().collect();
+        assert_eq!(lines[0], "3 0", "{outcome:#?}");
+        let is_of_cap = |line: &&str| line.starts_with("greedy total ");
+        assert!(lines[1..].iter().all(is_of_cap), "{outcome:#?}");
+        let told = outcome.stderr.contains("MiB of 'greedy'\n");
+        assert!(told || kind == "tasks", "{outcome:#?}");
+    }
+}
+
+#[test]
 fn a_report_without_lines_stays_without_them() {
     let code = "import pyhost
 with pyhost.budget('64M') as budget:

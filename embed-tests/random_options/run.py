@@ -30,6 +30,7 @@ OPTIONS = [
     ["--soft-cap=900M", "--soft-cap=mem=500M"],
     ["--cap-share=2"],
     ["--recycle-at=64M", "--recycle-at=8M,signal=USR2"],
+    ["--at-exhausted=cat > /dev/null", "--at-exhausted=exit 3"],
     ["--numpy=pool", "--numpy=bfc", "--numpy=system", "--numpy=align=256", "--numpy=bfc,align=256"],
     ["--region=256M", "--region=1G", "--region=256M,huge-pages"],
     ["--fail=when=open", "--fail=obj=900000000", "--fail=above=2G", "--fail=above=2G,log={}/fail.log"],

@@ -5,7 +5,7 @@
 //! Processes that libc starts without these handlers (`vfork`, `clone`) are counted in `crate::libc_exports::child_processes`.
 
 use crate::limit::{caps, recycling};
-use crate::observe::{exit_report, live};
+use crate::observe::{at_exhausted, exit_report, live};
 use crate::{cpython::threads, heap, libc_exports::native::mapped};
 use pyhost_os::forks::{AtFork, Child};
 
@@ -33,5 +33,6 @@ impl AtFork for Fork {
         exit_report::forked_in_child(child);
         threads::forked();
         recycling::forked();
+        at_exhausted::forked();
     }
 }

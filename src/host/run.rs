@@ -8,7 +8,7 @@ use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::{budgets, recycling, region};
 use crate::observe::report::{self, Ending, Facts};
-use crate::observe::{exit_report, lines, live, peak, timeline};
+use crate::observe::{at_exhausted, exit_report, lines, live, peak, timeline};
 use crate::options::{self, Allocators, Options, Request};
 use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::{hooks, memray, module, numpy};
@@ -208,7 +208,8 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
 /// Puts caps, the leak check, faults and the report's triggers to work, from here to the script's end.
 fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocators) -> Result<()> {
     threads::note_main();
-    cap_errors::deliver(gil, report::first_refusal, exit_report::end_exhausted);
+    let (first_refusal, end) = (report::first_refusal, exit_report::end_exhausted);
+    cap_errors::deliver(gil, budgets::another_pays, first_refusal, end);
     exit_report::watch_peak(gil);
     live::lines::python_started();
     if !options.caps.hard.0.is_empty() || options.region.size.is_some() {
@@ -218,6 +219,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
         }
         cap_errors::prepare_errors(gil);
     }
+    at_exhausted::plan(options.at_exhausted.take());
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
     let are_waits_seen = native::mode() != Mode::Off && frames::signal_is_due().is_some();

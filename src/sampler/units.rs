@@ -63,6 +63,8 @@ pub struct UnitFigures {
     pub missed: u8,
     /// It has an error, and some room for handling it.
     pub has_error: bool,
+    /// Its next block has the error of a shortage of the whole process, with this number; 0 for none.
+    pub pays: u8,
     /// Its name.
     pub name: UnitName,
 }
@@ -149,6 +151,7 @@ impl Units {
             refused: 0,
             missed: 0,
             has_error: false,
+            pays: 0,
             name: UnitName::new(name),
         };
         let unit = Unit {
@@ -179,7 +182,31 @@ impl Units {
     pub fn set_open(&mut self, number: UnitNumber, is_open: bool) {
         if let Some(unit) = self.at(number) {
             unit.is_open = is_open;
+            unit.figures.pays = 0;
         }
+    }
+
+    /// Has the error of a shortage go to the unit that has the most live bytes of those whose block runs, if that is not this one nor around it,
+    /// and has twice as much; whether it does.
+    pub fn let_another_pay(&mut self, number: UnitNumber, shortage: u8) -> bool {
+        let own = self.figures(number).map_or(0, |unit| unit.live);
+        let open = self
+            .units
+            .iter()
+            .filter(|unit| unit.references > 0 && unit.is_open);
+        let most = open.map(|unit| unit.figures).max_by_key(|unit| unit.live);
+        let Some(most) = most.filter(|most| {
+            most.live / 2 > own
+                && self
+                    .outward(number)
+                    .all(|unit| unit.figures.number != most.number)
+        }) else {
+            return false;
+        };
+        if let Some(unit) = self.at(most.number) {
+            unit.figures.pays = shortage;
+        }
+        true
     }
 
     /// Gives up a reference to a unit.
@@ -220,13 +247,17 @@ impl Units {
     /// The unit or one around it, innermost first, whose budget has no room for `bytes` more.
     pub fn exhausted(&self, number: UnitNumber, bytes: u64) -> Option<UnitFigures> {
         let mut all = self.outward(number).map(|unit| unit.figures);
-        all.find(|it| it.live.saturating_add(bytes) > it.ceiling())
+        all.find(|it| it.pays != 0 || it.live.saturating_add(bytes) > it.ceiling())
     }
 
     /// The unit has its error, or its error could not be raised.
     pub fn note_error(&mut self, number: UnitNumber, is_raised: bool) {
         if let Some(Unit { figures, .. }) = self.at(number) {
-            figures.has_error |= is_raised;
+            if is_raised && figures.pays != 0 {
+                figures.pays = 0;
+            } else {
+                figures.has_error |= is_raised;
+            }
             figures.refused += u32::from(is_raised);
             figures.missed = match is_raised {
                 true => 0,

@@ -4,7 +4,7 @@ really take. For type checkers: MYPYPATH=stubs, or this folder in the one that y
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Literal, Protocol, TypedDict, final, overload
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, final, overload
 
 from typing_extensions import NotRequired, ParamSpec, Self, TypeAlias, TypeVar
 
@@ -549,6 +549,31 @@ class budget:
     @property
     def refused(self) -> int:
         """How many errors the budget has caused."""
+
+class Verdict(NamedTuple):
+    """What came of a snippet; _asdict() makes a dictionary that JSON can hold."""
+
+    reason: Literal["ok", "memory", "time", "error", "exit", "signal"]
+    """memory: a MemoryError, or the cap's last resort."""
+    result: Any
+    """The value of the last expression, as JSON can hold it, else its repr()."""
+    output: str
+    """What was written to stdout and stderr, the first mebibyte."""
+    error: str | None
+    """The traceback."""
+    status: int
+    """The exit status, below zero for a signal."""
+    seconds: float
+    peak_bytes: int | None
+    """The highest resident size; None if the process was killed."""
+    lines: list[dict[str, Any]]
+    """The ten lines with the most bytes then: file, line, function, bytes."""
+
+def run(code: str, *, cap: _Size = "256M", seconds: float = 10, cwd: str | None = None) -> Verdict:
+    """Run a snippet in a child process below a cap and a limit of time (docs/limit/snippets.md). Any thread.
+
+    ValueError: the cap is not valid. OSError: no child could be started.
+    """
 
 class _Budget:
     """What the middleware of pyhost.wsgi and pyhost.asgi share."""

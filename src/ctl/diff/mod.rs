@@ -191,5 +191,5 @@ fn to_json(a: &Summary, b: &Summary, pairs: &Ordered<Pair>, lines: Option<&LineC
 }
 
 fn both([a, b]: [i64; 2]) -> Value {
-    json!({"a": a, "b": b, "change": b - a})
+    json!({"a": a, "b": b, "change": b.saturating_sub(a)})
 }

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fe
 use std::thread::{sleep, yield_now};
 use std::{ptr::null_mut, sync::OnceLock, time::Duration};
 pub(crate) use units::may_grow;
-pub use units::{begin_units, exhausted, note_error, release_unit, with_units};
+pub use units::{begin_units, exhausted, let_another_pay, note_error, release_unit, with_units};
 
 struct Recorder {
     /// Those of the lines; None if no lines were asked for.

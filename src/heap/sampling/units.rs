@@ -48,6 +48,11 @@ pub fn note_error(unit: UnitNumber, is_raised: bool) {
     with_units(|units| units.note_error(unit, is_raised));
 }
 
+/// As [`Units::let_another_pay`]; no while the samples are in use.
+pub fn let_another_pay(unit: UnitNumber, shortage: u8) -> bool {
+    with_units(|units| units.let_another_pay(units.open_one(unit), shortage)) == Some(true)
+}
+
 fn decisions() -> Option<&'static UnitDecisions> {
     let is_on = STATE.unit_interval.load(Relaxed) != u64::MAX;
     host().filter(|_| is_on).map(|host| &host.units)

@@ -164,7 +164,7 @@ fn named(file: &Fd, program: &CStr) -> Option<Fd> {
     let arguments = [pyhostctl_process::NAME, c"symbolize", c"--started", started];
     let streams = [file.as_raw_fd(), named.as_raw_fd(), libc::STDERR_FILENO];
     let before = SignalSet::all().block();
-    let copy = pyhostctl_process::start(program, &arguments, streams, 0);
+    let copy = pyhostctl_process::start(program, &arguments, &[0], streams, 0);
     let status = copy.and_then(|copy| pyhostctl_process::wait(copy, PATIENCE));
     before.make_mask();
     (status == Some(0)).then_some(named)

@@ -1,5 +1,6 @@
 //! What is known of the process, and who is shown it: reports, live files, lines, timelines.
 
+pub mod at_exhausted;
 pub mod balance;
 pub mod exit_report;
 pub mod lines;

@@ -157,11 +157,12 @@ pub fn wait(copy: libc::pid_t, patience: u64) -> Option<c_int> {
 }
 
 /// Runs the program in a copy of this process, which sends it `signal` at its end, or none for 0. Returns the copy's id, or
-/// `None` if the system refuses. It has at most seven arguments, three descriptors, of which the last may be none, and an
-/// empty environment: nothing that the script has set reaches it.
+/// `None` if the system refuses. It has at most seven arguments, three descriptors, of which the last may be none, and the variables at
+/// these addresses up to a zero: nothing that the script has set reaches it.
 pub fn start(
     program: &CStr,
     arguments: &[&CStr],
+    environment: &[usize],
     streams: [c_int; 3],
     signal: c_int,
 ) -> Option<libc::pid_t> {
@@ -170,7 +171,7 @@ pub fn start(
         *place = argument.as_ptr();
     }
     run_in_copy(signal, || {
-        become_program(&Detached(()), program, &list, streams)
+        become_program(&Detached(()), program, &list, environment, streams)
     })
 }
 
@@ -178,9 +179,9 @@ fn become_program(
     own: &Detached,
     program: &CStr,
     arguments: &[*const c_char; 8],
+    environment: &[usize],
     streams: [c_int; 3],
 ) -> ! {
-    let environment: [*const c_char; 1] = [null()];
     // SAFETY: descriptors and dispositions of the copy's own; texts in lists that end with null, as `start` makes them.
     unsafe {
         // A file that may not grow is an error that the program tells, not a signal that ends it.

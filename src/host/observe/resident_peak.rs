@@ -194,6 +194,11 @@ fn take_sample(resident: u64, shared: u64) {
         (sample.resident, sample.shared) = now;
         STATE.high.store(now.0, Relaxed);
     }
+    // Other memory may lie against the data of a library.
+    let ResidentSample { quick, shared, .. } = sample;
+    let others = shared + sample.mapped() + quick.heaps + quick.stacks;
+    let left = sample.resident.saturating_sub(others);
+    sample.quick.zeroed = quick.zeroed.min(left);
     STATE.sample.set(&sample);
     let end = nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID);
     STATE.spent.fetch_add(end - begun, Relaxed);

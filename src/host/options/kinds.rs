@@ -164,6 +164,24 @@ impl<T: FromStr + Display> Kind for Number<T> {
     }
 }
 
+/// A command of the shell.
+pub enum Command {}
+
+impl Kind for Command {
+    type Value = OsString;
+
+    fn read(text: &OsStr) -> Result<OsString, String> {
+        match text.is_empty() {
+            true => Err(bad_value(text, "a command of the shell")),
+            false => Ok(text.to_owned()),
+        }
+    }
+
+    fn show(value: &OsString) -> Vec<OsString> {
+        vec![value.clone()]
+    }
+}
+
 /// A path that is the whole value of an option. It is made absolute: a child process may run in another directory.
 pub enum Path {}
 

@@ -54,6 +54,7 @@ pub struct Options {
     /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
     pub recycling: Option<RecycleSettings>,
+    pub at_exhausted: Option<OsString>,
     pub region: RegionSettings,
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
@@ -189,6 +190,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         retain: bounds::retain(&values, bounded)?,
         caps,
         recycling: bounds::recycling(&values)?,
+        at_exhausted: values.at_exhausted.clone(),
         region,
         numpy: numpy(&values),
         faults,

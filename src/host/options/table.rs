@@ -2,7 +2,7 @@
 //! option is derived from its row: the reader ([`super::reader`]), `--help`, what a variable says, what children
 //! inherit, and the table in `docs/options.md`.
 
-use super::kinds::{Choice, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text};
+use super::kinds::{Choice, Command, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text};
 use crate::allocator::Allocator;
 use crate::check::{faults::Spec, leaks};
 use crate::heap::bounded_heap::Size;
@@ -172,6 +172,14 @@ another
   signal=NAME  TERM, INT, QUIT, HUP, USR1 or USR2 [default: TERM]" {
         recycle_at: Text<Size>, "",
         recycle_signal: Choice<RecycleSignal>, "signal=NAME"
+    }
+    "--at-exhausted", "PYHOST_AT_EXHAUSTED", Form::Next("COMMAND"), "\
+Run a command at the first refusal of a cap
+By /bin/sh, once in a process, with the refusal, the accounts, the
+largest blocks and, with --lines, the lines with the most live bytes as
+JSON on its standard input. Its output goes to stderr. The script goes
+on meanwhile; at its end the command has ten seconds" {
+        at_exhausted: Command, ""
     }
     ["Observation"]
     "--stats", "PYHOST_STATS", Form::Optional("FORMAT,...", "text"), "\

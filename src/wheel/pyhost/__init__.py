@@ -102,6 +102,7 @@ class budget:
 
 _ELSEWHERE = {
     "_middleware": ("_Budget",),
+    "_run": ("run", "Verdict"),
     "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow", "_at"),
     "_tracking": ("TrackedAccount",),
     "_expected": ("expect_freed", "check_expected", "Expected", "Kept"),

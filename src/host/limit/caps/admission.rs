@@ -42,6 +42,7 @@ use super::python::{Notice, Python, Role, python};
 use super::refusal::{self, How, Refusal};
 use super::shortages::{self, Shortage};
 use crate::cpython::frames::CodePlace;
+use crate::heap::sampling::UnitFigures;
 use crate::heap::{Request, attend_to_caps, bounded_heap};
 use crate::ledger::{Account, Asker, LEDGER, Reach, Scope, Slot};
 use std::cell::Cell;
@@ -341,13 +342,37 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     LEDGER.count_refusal(Account::Mapped);
     if let Some(python) = python() {
         begin(scope);
-        record(scope, Account::Mapped, asked, How::Null, python);
+        record(scope, Account::Mapped, asked, How::Null, None, python);
     }
 }
 
+/// Records that the unit which has most has the error of a shortage; None if it is its budget's. Any thread, also inside the allocator.
+#[cold]
+pub fn record_payer(
+    unit: &UnitFigures,
+    account: Account,
+    asked: usize,
+    how: How,
+) -> Option<Refusal> {
+    let scope = Scope::all().find(|scope| scope.index() + 1 == usize::from(unit.pays))?;
+    let (python, shortage) = (python()?, shortages::of(scope));
+    begin(scope);
+    shortage.note_raised();
+    let bound = LEDGER.bound(scope);
+    shortage.note_error(bound, LEDGER.cap(scope).unwrap_or(0) as i64 - bound);
+    Some(record(scope, account, asked, how, Some(*unit), python))
+}
+
 /// Keeps the last refusal, and leaves the dossier of a shortage's first. A library may end the process for null.
-fn record(scope: Scope, account: Account, asked: usize, how: How, python: &Python) -> Refusal {
-    let refusal = refusal::record(scope, account, asked, how, python.trace);
+fn record(
+    scope: Scope,
+    account: Account,
+    asked: usize,
+    how: How,
+    payer: Option<UnitFigures>,
+    python: &Python,
+) -> Refusal {
+    let refusal = refusal::record(scope, account, asked, how, payer, python.trace);
     let has_dossier = shortages::of(scope).has_dossier.swap(true, Relaxed);
     if !has_dossier || (python.loses_errors)() {
         (python.first_refusal)(&refusal);
@@ -438,6 +463,11 @@ impl Case<'_> {
         }
     }
 
+    /// Whether the error goes to the unit that has most, and not to the one that asks, as long as half of the reserve is left.
+    fn another_pays(&self, python: &Python) -> bool {
+        !self.lacks_room(Reach::Middle) && (python.another_pays)(self.scope)
+    }
+
     /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
     fn must_refuse(&self, part: &ThreadPart, python: &Python) -> bool {
         if self.repeats_refused_number(part) {
@@ -446,6 +476,7 @@ impl Case<'_> {
         match part.state.get() {
             Stage::New if self.is_starting() => false,
             Stage::New | Stage::Notified if !self.is_due(part, python) => false,
+            Stage::New | Stage::Notified if self.another_pays(python) => false,
             Stage::New | Stage::Notified => match self.place(python) {
                 CodePlace::Serving => false,
                 CodePlace::Nowhere if part.state.get() == Stage::New => false,
@@ -633,7 +664,7 @@ impl Case<'_> {
     }
 
     fn record(&self, how: How, python: &Python) -> Refusal {
-        record(self.scope, self.account, self.asked, how, python)
+        record(self.scope, self.account, self.asked, how, None, python)
     }
 }
 

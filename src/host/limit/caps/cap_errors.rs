@@ -14,6 +14,7 @@ use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use crate::cpython::{frames, threads, waiting};
 use crate::descriptor::format_into;
 use crate::heap;
+use crate::ledger::Scope;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
@@ -28,7 +29,12 @@ pyhost_os::state! {
 
 /// Delivers refusals to the script from now on. After initialisation, in the main thread. `first_refusal` keeps and shows what
 /// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.
-pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !) {
+pub fn deliver(
+    gil: Gil<'_>,
+    another_pays: fn(Scope) -> bool,
+    first_refusal: fn(&Refusal),
+    end: fn(&Refusal) -> !,
+) {
     frames::watch_codes(gil);
     watch_memory_errors(gil, |is_passed| {
         if is_passed {
@@ -51,6 +57,7 @@ pub fn deliver(gil: Gil<'_>, first_refusal: fn(&Refusal), end: fn(&Refusal) -> !
         role,
         trace: frames::trace,
         loses_errors: frames::loses_errors,
+        another_pays,
         first_refusal,
         end,
     });

@@ -96,6 +96,7 @@ fn connect_fake() {
         role: |_, _| FAKE.get().role,
         trace: |_| 0,
         loses_errors: || false,
+        another_pays: |_| false,
         first_refusal: |refusal| change(|fake| fake.dossiers[refusal.scope.index()] += 1),
         end: |refusal| resume_unwind(Box::new(refusal.how)),
     });

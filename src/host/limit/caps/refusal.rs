@@ -67,7 +67,7 @@ pub struct Refusal {
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,
-    /// The budget that was full, with what its unit had.
+    /// The budget that was full, with what its unit had; or the unit that had most when the cap was.
     pub budget: Option<UnitFigures>,
     /// What the group's limit leaves this process, if it was a cap of `--cap auto`.
     pub group: Option<watch::Held>,
@@ -84,7 +84,7 @@ impl Refusal {
     pub fn scope_name(&self) -> &'static str {
         match (self.is_region, &self.budget, self.tree) {
             (true, ..) => "region",
-            (_, Some(_), _) => "budget",
+            (_, Some(unit), _) if unit.pays == 0 => "budget",
             (.., Some(_)) => "tree",
             _ => self.scope.name(),
         }
@@ -108,7 +108,7 @@ impl fmt::Display for Refusal {
             let (size, live) = (Bytes(self.cap), Bytes(self.live));
             return write!(out, "region of {size} is full: {asked} with {live} live");
         }
-        if let Some(unit) = &self.budget {
+        if let Some(unit) = self.budget.as_ref().filter(|unit| unit.pays == 0) {
             let (size, live, error) = (Bytes(unit.budget), Bytes(unit.live), Bytes(unit.error()));
             let name = unit.name.as_str();
             let space = if name.is_empty() { "" } else { " " };
@@ -143,16 +143,21 @@ impl fmt::Display for Refusal {
                     _ => "",
                 };
                 let (cap, live) = (Bytes(self.cap), Bytes(self.live));
-                write!(
-                    out,
-                    "cap of {cap} ({scope}) {nearly}reached: {asked} with {live} live"
-                )?;
+                write!(out, "cap of {cap} ({scope}) {nearly}reached: ")?;
+                if self.bytes > 0 {
+                    write!(out, "{asked} with ")?;
+                }
+                write!(out, "{live} live")?;
                 match self.maps {
                     0 => Ok(()),
                     maps => write!(out, " and {} of libraries' maps", Bytes(maps)),
                 }
             }
         }?;
+        if let Some(unit) = &self.budget {
+            let (name, live) = (unit.name.as_str(), Bytes(unit.live));
+            write!(out, ", most of a unit: {live} of '{name}'")?;
+        }
         match (&self.group, &self.tree) {
             (Some(held), _) => write!(out, "; --cap auto: {held}"),
             (_, Some(others)) => write!(out, "; {others}"),
@@ -192,9 +197,14 @@ pub(super) fn record(
     account: Account,
     bytes: usize,
     how: How,
+    payer: Option<UnitFigures>,
     trace: Trace,
 ) -> Refusal {
-    kept(now(next(), scope, account, bytes, how), trace)
+    let refusal = Refusal {
+        budget: payer,
+        ..now(next(), scope, account, bytes, how)
+    };
+    kept(refusal, trace)
 }
 
 /// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows, or to a cap that counts

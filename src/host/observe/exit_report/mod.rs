@@ -22,7 +22,7 @@ use crate::limit::caps::{self, How, Refusal};
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
 };
-use crate::observe::{live, peak, resident_peak};
+use crate::observe::{at_exhausted, live, peak, resident_peak};
 use crate::resident::{self, Resident};
 use crate::{check::stacks::Text, cpython::objects::Gil};
 use crate::{error::CAP_EXHAUSTED, libc_exports::native};
@@ -411,18 +411,19 @@ pub fn finish(ending: Ending, partial: bool) {
         return; // a child of vfork, in its parent's memory
     }
     live::end(ending, script_end::figures().map(|left| &left.ledger));
-    if !writes_here(plan, pid) {
-        return;
-    }
-    if ending == Ending::Exec {
-        if file_of(plan).is_some() && STATE.written.load(Acquire) == NOTHING {
-            write_planned(plan, ending, partial);
-        }
-    } else if is_to_write(partial) {
+    let is_exec = ending == Ending::Exec;
+    let is_due = || match is_exec {
+        true => file_of(plan).is_some() && STATE.written.load(Acquire) == NOTHING,
+        false => is_to_write(partial),
+    };
+    if writes_here(plan, pid) && is_due() {
         write_planned(plan, ending, partial);
-        if partial {
+        if partial && !is_exec {
             STATE.written.store(BY_SIGNAL, Release);
         }
+    }
+    if !is_exec {
+        at_exhausted::wait();
     }
 }
 

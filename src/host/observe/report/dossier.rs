@@ -6,7 +6,7 @@ use crate::heap::big_blocks::{BigBlock, BigBlocks};
 use crate::heap::{bfc, big_blocks, largest_classes, region};
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
 use crate::{bytes::Bytes, heap::largest_classes::Class, limit::caps::Refusal};
-use crate::{observe::timeline::brief, process};
+use crate::{observe::at_exhausted, observe::timeline::brief, process};
 use pyhost_os::cell::Latest;
 use pyhost_os::clock::{self, Utc};
 use pyhost_record::figures;
@@ -192,6 +192,17 @@ pub fn first_refusal(refusal: &Refusal) {
     HEADER.set_refusal(std::str::from_utf8(text).unwrap_or_default());
     brief::write_refusal();
     write(&dossier);
+    // A limit is a block's of the script, and no shortage of the process.
+    if refusal.limit.is_none() {
+        at_exhausted::start(|sink| {
+            sink.text("schema", "pyhost-refusal/1");
+            sink.int("pid", process::id().into());
+            let time = format_into(&mut room, format_args!("{}", Utc(clock::now())));
+            sink.text("time", std::str::from_utf8(time).unwrap_or_default());
+            describe_dossier(&dossier, sink);
+            lines::describe_live(sink);
+        });
+    }
 }
 
 fn write(dossier: &Dossier) {

@@ -197,6 +197,34 @@ pub fn show() {
     out.flush();
 }
 
+/// Says the lines with the most live bytes, or null without samples. Any thread, also inside the allocator.
+pub fn describe_live(sink: &mut impl Sink) {
+    let render = |samples: &Samples, (): &(), text: &mut Rendered| {
+        let mut json = Json::new(text);
+        json.begin_list("live");
+        each_line(samples, View::Live, LINES, |lines, line, site| {
+            json.begin("");
+            let error = line.sum.error_bytes(samples.interval());
+            json.int("bytes", line.sum.bytes());
+            json.int("error_bytes", error);
+            json.known_text("account", account_of(site).map(Account::name));
+            let call = lines.line_of(site);
+            json.known_text("file", call.map(|call| call.file));
+            json.known("line", call.map(|call| call.line));
+            json.known_text("function", call.map(|call| call.function));
+            json.end();
+            Ok(())
+        })?;
+        json.end();
+        json.finish();
+        Ok(())
+    };
+    match rendered(true, |_| Some(()), render) {
+        Some(text) => sink.json("lines", text.text().trim_end()),
+        None => sink.null("lines"),
+    }
+}
+
 fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {
     text.map_or(Ok(()), |text| out.write_str(text.text()))
 }
@@ -214,19 +242,32 @@ fn write_counts(samples: &Samples, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
+/// Calls `each` for the lines with the most bytes, with the largest site of each. False if the system has no memory to sort them.
+fn each_line(
+    samples: &Samples,
+    view: View,
+    count: usize,
+    mut each: impl FnMut(&Lines, &LineSum, Site) -> fmt::Result,
+) -> Result<bool, fmt::Error> {
     let lines = Lines::new(samples);
     let sums = lines
         .as_ref()
         .and_then(|lines| by_line(samples, lines, view));
     let (Some(lines), Some(mut sums)) = (&lines, sums) else {
-        return writeln!(out, "  no memory to sort them");
+        return Ok(false);
     };
     sums.sort_unstable_by_key(|line| Reverse(line.sum.bytes()));
     for line in sums.iter().take(count) {
         let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
             break;
         };
+        each(lines, line, site)?;
+    }
+    Ok(true)
+}
+
+fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
+    let is_sorted = each_line(samples, view, count, |lines, line, site| {
         write!(out, "  {:>10}", bytes(line.sum.bytes()))?;
         if samples.interval() > 1 {
             let error = line.sum.error_bytes(samples.interval());
@@ -235,9 +276,12 @@ fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write
         out.write_str("  ")?;
         let letters = line.write_accounts(out)?;
         write!(out, "{:1$}  ", "", 6_usize.saturating_sub(letters))?;
-        write_line(lines, site, out)?;
+        write_line(lines, site, out)
+    })?;
+    match is_sorted {
+        true => Ok(()),
+        false => writeln!(out, "  no memory to sort them"),
     }
-    Ok(())
 }
 
 /// Writes the line that a site is given to, whose code it was that allocated, and whether it only waited.

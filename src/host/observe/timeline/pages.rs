@@ -159,7 +159,7 @@ fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]
     arguments[6] = timeline.unwrap_or_default();
     let arguments = &arguments[..count];
     let Some(program) =
-        pyhostctl_process::start(&renderer.program, arguments, streams, libc::SIGCHLD)
+        pyhostctl_process::start(&renderer.program, arguments, &[0], streams, libc::SIGCHLD)
     else {
         return NOT_STARTED;
     };

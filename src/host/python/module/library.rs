@@ -38,7 +38,7 @@ macro_rules! part {
     };
 }
 
-static PARTS: [Part; 12] = [
+static PARTS: [Part; 13] = [
     part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _at _signed _table),
     part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _where),
@@ -47,6 +47,7 @@ static PARTS: [Part; 12] = [
     part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
     part!("leaks.py" of NAME: leaks Leaks),
     part!("budget.py" of NAME: _budgeted _carry),
+    part!("run.py" of NAME: run Verdict),
     part!("middleware.py" of NAME: _Budget),
     part!("wsgi.py" of WSGI: Budget),
     part!("asgi.py" of ASGI: Budget),
