@@ -66,28 +66,34 @@ fn may_grow(bytes: usize) -> bool {
     !fails && caps::admits_map(bytes)
 }
 
-/// Changes the table by `work`; what that changes of the sums is booked. False if the table cannot be had.
-fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
-    change_by(grown, |table| {
-        work(table);
-        true
-    })
-}
-
-/// As [`change`], and `work` returns whether the system did what it was asked.
-fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> bool {
+/// Changes the table, if it can be had, by `work`, which returns whether the system did what it was asked; what that changes
+/// of the sums is booked.
+fn change(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) {
     let changed = with_table(|table| {
         let before = table.sums();
         let done = work(table);
         (before, table.sums(), done)
     });
-    let Some((before, after, done)) = changed else {
-        return false;
-    };
-    if done && (grown || before != after) {
+    if let Some((before, after, true)) = changed
+        && (grown || before != after)
+    {
         book(before, after, grown);
     }
-    true
+}
+
+/// As [`change`], where samples have parts in `places`: they are taken out before another thread can be given the addresses.
+fn change_followed(
+    places: [std::ops::Range<usize>; 2],
+    grown: bool,
+    work: impl FnOnce(&mut Table<'static>) -> bool,
+) {
+    let mut samples = Followed::within(places);
+    change(grown, |table| {
+        let done = work(table);
+        samples.look(table);
+        done
+    });
+    samples.put_back();
 }
 
 /// Books the difference of two sums; a call that mapped anything is one allocation.
@@ -153,27 +159,28 @@ unsafe extern "C" fn pyhost_mmap(
     if !replaces {
         let mapped = map();
         if mapped != libc::MAP_FAILED {
-            change(writable, |table| enter(table, mapped));
+            change(writable, |table| {
+                enter(table, mapped);
+                true
+            });
             if writable {
                 followed::begin(mapped.addr()..end_of(mapped, size), whole_pages(size));
             }
         }
         return mapped;
     }
-    let mut samples = Followed::within([start.addr()..end_of(start, size), 0..0]);
+    let places = [start.addr()..end_of(start, size), 0..0];
     // Nobody may come between: what is replaced is in the table.
     let mut mapped = None;
-    change_by(writable, |table| {
+    change_followed(places, writable, |table| {
         // Not in room: a thread that forks waits for the lock, and would be waited for here.
         let place = *mapped.insert(map_at_once());
         let done = place != libc::MAP_FAILED;
         if done {
             enter(table, place);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     if writable && mapped.is_some_and(|place| place != libc::MAP_FAILED) {
         followed::begin(start.addr()..end_of(start, size), whole_pages(size));
     }
@@ -194,10 +201,8 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     }
     let end = end_of(start, size);
     let mut status = None;
-    // Before another thread can be given the addresses.
-    let mut samples = Followed::within([start.addr()..end, 0..0]);
     // Not before the table knows may another thread be given the addresses.
-    change_by(false, |table| {
+    change_followed([start.addr()..end, 0..0], false, |table| {
         if table.first_within(start.addr(), end).is_none() {
             return false;
         }
@@ -205,10 +210,8 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
         if done {
             table.remove(start.addr(), end);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     let known = status.is_some();
     let status = status.unwrap_or_else(unmap);
     if status == 0 && known {
@@ -258,11 +261,11 @@ unsafe extern "C" fn pyhost_mremap(
         true => target.saturating_add(whole_pages(new)),
         false => 0,
     };
-    let mut samples = Followed::within([start.addr()..old_end, target..target_end]);
+    let places = [start.addr()..old_end, target..target_end];
     // What is in no sample yet.
     let (mut unsampled, mut writable) = (0..0, 0);
     let mut mapped = None;
-    let mut change = |table: &mut Table<'static>| {
+    change_followed(places, false, |table| {
         let place = *mapped.insert(remap());
         if place == libc::MAP_FAILED {
             // The target may be gone all the same: the kernel unmaps it before its last checks.
@@ -304,13 +307,7 @@ unsafe extern "C" fn pyhost_mremap(
         }
         writable = table.bytes_within(unsampled.start, unsampled.end).0;
         true
-    };
-    change_by(false, |table| {
-        let done = change(table);
-        samples.look(table);
-        done
     });
-    samples.put_back();
     if writable > 0 {
         followed::begin(unsampled, writable);
     }
@@ -340,19 +337,16 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
         Errno(libc::ENOMEM).set();
         return -1;
     }
-    let mut samples = Followed::within([start.addr()..end, 0..0]);
     let mut status = None;
     // Where no sample begins.
     let mut first = 0;
-    change_by(becomes_writable, |table| {
+    change_followed([start.addr()..end, 0..0], becomes_writable, |table| {
         let done = *status.insert(protect()) == 0;
         if done {
             first = table.protect(start.addr(), end, becomes_writable);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     if becomes_writable && first != 0 {
         followed::begin(first..end, other);
     }
@@ -469,7 +463,10 @@ pub fn purge() {
 /// Takes everything off the account again: nothing is counted in this process.
 pub fn forget() {
     if lock::is_used() {
-        change(false, |table| table.remove(0, usize::MAX));
+        change(false, |table| {
+            table.remove(0, usize::MAX);
+            true
+        });
     }
 }
 
