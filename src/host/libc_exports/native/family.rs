@@ -16,12 +16,6 @@ use std::{mem::MaybeUninit, ptr::null_mut};
 
 pub(super) const NATIVE: usize = Account::Native as usize;
 
-/// Allocates from the heap of `native`; null on failure.
-#[inline(always)]
-fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    heap::allocate::<NATIVE, ZERO, BOOK>(size)
-}
-
 #[inline(always)]
 pub(super) fn or_no_memory(pointer: *mut u8) -> *mut u8 {
     if pointer.is_null() {
@@ -39,10 +33,10 @@ fn no_memory() {
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
     // Not a `match`: the first comparison that is made should be the usual one.
     if mode() == Mode::Count {
-        return or_no_memory(allocate::<false, true>(size));
+        return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
     }
     if mode() == Mode::Plain {
-        return or_no_memory(allocate::<false, false>(size));
+        return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
     }
     malloc_otherwise(size)
 }
@@ -83,9 +77,9 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
         return or_no_memory(null_mut());
     };
     if mode() == Mode::Count {
-        or_no_memory(allocate::<true, true>(bytes))
+        or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
     } else {
-        or_no_memory(allocate::<true, false>(bytes))
+        or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
     }
 }
 
