@@ -111,7 +111,7 @@ fn book(before: Sums, after: Sums, grown: bool) {
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
 ///
 /// # Safety
-/// As mmap(2).
+/// As the manual says, like all functions below.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mmap(
     start: *mut c_void,
@@ -188,9 +188,6 @@ unsafe extern "C" fn pyhost_mmap(
 }
 
 /// `munmap(2)` of libraries.
-///
-/// # Safety
-/// As munmap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     // SAFETY: the caller's duties.
@@ -221,9 +218,6 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
 }
 
 /// `mremap(2)` of libraries.
-///
-/// # Safety
-/// As mremap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mremap(
     start: *mut c_void,
@@ -315,9 +309,6 @@ unsafe extern "C" fn pyhost_mremap(
 }
 
 /// `mprotect(2)` of libraries.
-///
-/// # Safety
-/// As mprotect(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
     // SAFETY: the caller's duties.
@@ -354,9 +345,6 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
 }
 
 /// `madvise(2)` of libraries: what is given back is looked for at once if a limit is followed.
-///
-/// # Safety
-/// As madvise(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
     let releases = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE);
@@ -372,9 +360,6 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
 }
 
 /// `sbrk(2)` of libraries: where jemalloc goes if it is refused a map. Nothing there is seen, so it does not grow where maps count.
-///
-/// # Safety
-/// As sbrk(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     next::resolve();
@@ -389,9 +374,6 @@ unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
 /// As secure_getenv(3), by which jemalloc asks for its options. Where maps count it gives addresses back, so that it asks for what it
 /// needs and can be refused, and soon after they are free: by its own rule it keeps more addresses than a cap leaves, and touches
 /// them unseen. Polars sets the variable itself; a value that says `retain` is the user's.
-///
-/// # Safety
-/// As secure_getenv(3).
 #[cfg(not(target_feature = "crt-static"))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn secure_getenv(name: *const c_char) -> *const c_char {
