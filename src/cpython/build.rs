@@ -8,8 +8,18 @@ use std::process::Command;
 use variables::{baked, fail, refuse};
 
 fn main() {
+    const SOURCE: &str = "frames.c";
     pyo3_build_config::use_pyo3_cfgs();
-    compile_frame_reader();
+    for file in [SOURCE, "layout/frames.h"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    cc::Build::new()
+        .file(SOURCE)
+        .include(headers())
+        .flag("-std=gnu11")
+        .define("NDEBUG", None)
+        .warnings(false)
+        .compile("pyhost_frames");
 }
 
 /// Names the folder of the headers of the Python that is built for, if pyo3 knows no interpreter: in a cross build.
@@ -65,20 +75,4 @@ fn version_of(headers: &Path) -> Option<String> {
         number("PY_MAJOR_VERSION")?,
         number("PY_MINOR_VERSION")?
     ))
-}
-
-/// Compiles what reads CPython's frames, against the headers of the Python that is linked.
-fn compile_frame_reader() {
-    const SOURCE: &str = "frames.c";
-    for file in [SOURCE, "layout/frames.h"] {
-        println!("cargo:rerun-if-changed={file}");
-    }
-    let include = headers();
-    cc::Build::new()
-        .file(SOURCE)
-        .include(&include)
-        .flag("-std=gnu11")
-        .define("NDEBUG", None)
-        .warnings(false)
-        .compile("pyhost_frames");
 }

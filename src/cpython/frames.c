@@ -8,6 +8,9 @@
 /* The mark of a text whose beginning is cut off: three dots, which no path begins with. */
 #define CUT "\xe2\x80\xa6"
 
+/* Bytes of a letter in UTF-8. */
+static size_t bytes_in(Py_UCS4 letter) { return letter < 0x80 ? 1 : letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4; }
+
 /* Copies the text of a string object as UTF-8, of one that is too long CUT and its end; the length. */
 static size_t copy_text(PyObject *text, char *out, size_t room)
 {
@@ -20,8 +23,7 @@ static size_t copy_text(PyObject *text, char *out, size_t room)
     size_t length = 0;
     Py_ssize_t first = count, marked = count;
     while (first > 0) {
-        Py_UCS4 letter = PyUnicode_READ(kind, data, first - 1);
-        length += letter < 0x80 ? 1 : letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4;
+        length += bytes_in(PyUnicode_READ(kind, data, first - 1));
         if (length > room)
             break;
         first--;
@@ -35,25 +37,15 @@ static size_t copy_text(PyObject *text, char *out, size_t room)
         at += sizeof CUT - 1;
     }
     for (Py_ssize_t index = first; index < count; index++) {
+        static const uint8_t starts[] = {0, 0xC0, 0xE0, 0xF0};
         Py_UCS4 letter = PyUnicode_READ(kind, data, index);
-        if (letter < 0x80) {
-            *at++ = (char)letter;
-        } else if (letter < 0x800) {
-            *at++ = (char)(0xC0 | letter >> 6);
-            *at++ = (char)(0x80 | (letter & 63));
-        } else if (letter < 0x10000) {
-            /* A lone surrogate has no UTF-8. */
-            if (letter >= 0xD800 && letter < 0xE000)
-                letter = 0xFFFD;
-            *at++ = (char)(0xE0 | letter >> 12);
-            *at++ = (char)(0x80 | (letter >> 6 & 63));
-            *at++ = (char)(0x80 | (letter & 63));
-        } else {
-            *at++ = (char)(0xF0 | letter >> 18);
-            *at++ = (char)(0x80 | (letter >> 12 & 63));
-            *at++ = (char)(0x80 | (letter >> 6 & 63));
-            *at++ = (char)(0x80 | (letter & 63));
-        }
+        /* A lone surrogate has no UTF-8. */
+        if (letter >= 0xD800 && letter < 0xE000)
+            letter = 0xFFFD;
+        size_t rest = bytes_in(letter) - 1;
+        *at++ = (char)(starts[rest] | letter >> 6 * rest);
+        while (rest-- > 0)
+            *at++ = (char)(0x80 | (letter >> 6 * rest & 63));
     }
     return (size_t)(at - out);
 }

@@ -714,6 +714,8 @@ pub struct KeptTable<T>(OnceLock<T>);
 unsafe impl Sync for KeptTable<PyMemAllocatorEx> {}
 // SAFETY: as above.
 unsafe impl Sync for KeptTable<PyObjectArenaAllocator> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> Sync for KeptTable<[PyMemAllocatorEx; N]> {}
 
 impl<T> KeptTable<T> {
     /// A place that holds nothing yet.

@@ -6,13 +6,11 @@
 //! part of the stack (CPython 3.10 and newer), else by where its function begins: a compiler that moves rare code of
 //! the loop into a function of its own hides the second, never the first.
 
-use super::{frames, threads, waiting};
+use super::{frames, frames::Taker, threads, waiting};
 use crate::heap::sampling::{Call, NativeCall, Step};
 use pyhost_os::cell::Exclusive;
 use pyhost_unwind::{MOST, Object, object_of, walk as walk_stack};
 use std::{ops::Range, os::unix::ffi::OsStringExt, sync::OnceLock};
-
-type Taker<'a> = &'a mut dyn FnMut(Step<'_>);
 
 /// Longest path of a library that is kept.
 const PATH: usize = 1024;

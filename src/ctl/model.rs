@@ -48,18 +48,22 @@ impl Report {
 
 /// A report's text as it is, but for control characters inside of strings, which JSON allows from U+007F on.
 pub fn escaped(text: &str) -> String {
-    let mut line = String::with_capacity(text.len() + 1);
-    for letter in text.trim_end().chars() {
-        match letter {
-            '\n' | '\r' | '\t' => line.push(letter),
-            control if control.is_control() => {
-                let _ = write!(line, "\\u{:04x}", control as u32);
+    escaped_where(text.trim_end(), char::is_control) + "\n"
+}
+
+/// The same JSON with such letters escaped, but for those that lay it out.
+pub fn escaped_where(json: &str, is_hidden: impl Fn(char) -> bool) -> String {
+    let mut text = String::with_capacity(json.len() + 1);
+    for letter in json.chars() {
+        if !matches!(letter, '\n' | '\r' | '\t') && is_hidden(letter) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
             }
-            other => line.push(other),
+        } else {
+            text.push(letter);
         }
     }
-    line.push('\n');
-    line
+    text
 }
 
 /// A part of a text for an error message.

@@ -1,7 +1,7 @@
 //! Facts about a running process, from `/proc`.
 
 use pyhost_ledger::header::Header;
-use pyhost_os::calls;
+use pyhost_os::{calls, process::small_file, process::stat_fields};
 use pyhost_record::directory::{Here, Identity};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,18 +43,17 @@ pub fn identity_of(header: &Header) -> Identity {
 fn resident(pid: i32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kilobytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+        small_file::kilobytes(value.as_bytes())
     };
-    Some((kilobytes("VmRSS:")? * 1024, kilobytes("VmHWM:")? * 1024))
+    Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
 }
 
 /// Seconds of processor time that a process has taken: fields 14 and 15 of `/proc/PID/stat`.
 fn cpu_seconds(pid: i32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat_fields(&stat).skip(14 - 3);
+    let mut ticks = || small_file::number::<u64>(fields.next()?);
     let ticks_per_second = calls::sysconf(libc::_SC_CLK_TCK) as f64;
     Some((ticks()? + ticks()?) as f64 / ticks_per_second)
 }

@@ -10,7 +10,8 @@
 #![deny(unsafe_code)]
 
 use crate::layout::{UNIT, Zeros, stored};
-use pyhost_os::{signals::signal_words, terminal_text::leading_text};
+use pyhost_os::signals::signal_words;
+use pyhost_os::terminal_text::{leading_text, whole_letters};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -47,11 +48,8 @@ impl<const WORDS: usize> Zeros for Text<WORDS> {
 impl<const WORDS: usize> Text<WORDS> {
     /// Writes as much as fits, cut between characters.
     pub fn set(&self, text: &str) {
-        let mut length = text.len().min(WORDS * 8);
-        while !text.is_char_boundary(length) {
-            length -= 1;
-        }
-        self.set_bytes(&text.as_bytes()[..length]);
+        let most = text.len().min(WORDS * 8);
+        self.set_bytes(whole_letters(&text.as_bytes()[..most]).as_bytes());
     }
 
     fn set_bytes(&self, bytes: &[u8]) {

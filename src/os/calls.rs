@@ -75,7 +75,6 @@ unsafe extern "C" {
     pub safe fn lseek(file: c_int, offset: off_t, whence: c_int) -> off_t;
     pub safe fn memfd_create(name: Text<'_>, flags: c_uint) -> c_int;
     pub safe fn mkdirat(folder: c_int, path: Text<'_>, mode: libc::mode_t) -> c_int;
-    pub safe fn mkfifo(path: Text<'_>, mode: libc::mode_t) -> c_int;
     pub safe fn nanosleep(time: &timespec, rest: Option<&mut timespec>) -> c_int;
     #[cfg(target_env = "gnu")]
     pub safe fn on_exit(

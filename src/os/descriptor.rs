@@ -45,14 +45,10 @@ impl Descriptor {
         }
     }
 
-    /// How many bytes were written so far.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// The first error.
-    pub fn error(&self) -> Option<Errno> {
-        self.error
+    /// Writes what is buffered; how many bytes were written in all, or the first error.
+    pub fn finish(&mut self) -> Result<u64, Errno> {
+        self.flush();
+        self.error.map_or(Ok(self.written), Err)
     }
 
     /// Writes bytes, which may be no text.

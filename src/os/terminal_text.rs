@@ -48,8 +48,12 @@ pub fn plain(text: &str) -> String {
 
 /// The text at the start of bytes. It ends at the first zero byte, or at the first byte that is not UTF-8.
 pub fn leading_text(bytes: &[u8]) -> &str {
-    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    text.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    whole_letters(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
+}
+
+/// The text at the start of bytes, up to the first that is not UTF-8: of a text that is cut, its whole letters.
+pub fn whole_letters(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 #[cfg(test)]

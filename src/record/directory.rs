@@ -10,7 +10,7 @@ pub use crate::archive::{ARCHIVE, DRAFT_SUFFIX, LINES_SUFFIX, SUFFIX};
 use crate::{Record, archive, was_killed};
 use derive_more::Display;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::process::{stat_fields, user};
+use pyhost_os::process::{small_file, stat_fields, user};
 use pyhost_os::{clock, errno::Errno};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -106,8 +106,7 @@ pub fn locks(pid_namespace: u64) -> bool {
 
 /// Field 22 of the text of `/proc/PID/stat`: clock ticks from the boot to the start.
 pub fn start_ticks(stat: &[u8]) -> Option<u64> {
-    let field = stat_fields(stat).nth(22 - 3)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    small_file::number(stat_fields(stat).nth(22 - 3)?)
 }
 
 /// Whether the text of `/proc/PID/stat` is of a process that has ended and that its parent has not

@@ -287,15 +287,12 @@ struct Label<'a>(&'a str);
 
 impl Display for Label<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for letter in self.0.chars() {
-            match letter {
-                '\\' => out.write_str("\\\\")?,
-                '"' => out.write_str("\\\"")?,
-                '\n' => out.write_str("\\n")?,
-                control if control.is_control() => out.write_char('\u{fffd}')?,
-                other => out.write_char(other)?,
-            }
-        }
-        Ok(())
+        self.0.chars().try_for_each(|letter| match letter {
+            '\\' => out.write_str("\\\\"),
+            '"' => out.write_str("\\\""),
+            '\n' => out.write_str("\\n"),
+            control if control.is_control() => out.write_char('\u{fffd}'),
+            other => out.write_char(other),
+        })
     }
 }

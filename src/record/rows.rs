@@ -209,10 +209,7 @@ impl<'a> Lines<'a> {
         });
         let outer = |line| innermost.into_iter().chain([line, OTHERS]);
         let summed = line.map(|line| of_host.into_iter().chain(outer(line)));
-        let whole = match row.is_summed {
-            true => None,
-            false => Some(self.samples.calls(row.site)),
-        };
+        let whole = (!row.is_summed).then(|| self.samples.calls(row.site));
         summed
             .into_iter()
             .flatten()

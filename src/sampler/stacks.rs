@@ -373,10 +373,7 @@ impl Stacks {
             texts: self.texts.copied()?,
             frames: self.frames.copied()?,
             nodes: self.nodes.copied()?,
-            of_texts: Index::new(),
-            of_frames: Index::new(),
-            of_nodes: Index::new(),
-            known: MmapVec::new(),
+            ..Stacks::new()
         })
     }
 

@@ -8,7 +8,7 @@
 
 use crate::index::{Index, Keyed};
 use crate::{hidden, sum::Weight};
-use pyhost_os::mmap_vec::MmapVec;
+use pyhost_os::{mmap_vec::MmapVec, terminal_text::whole_letters};
 use std::{iter::successors, ops::Range};
 
 /// The number of a unit; 0 stands for no unit.
@@ -28,9 +28,7 @@ impl UnitName {
     /// The first part of a text.
     pub fn new(name: &str) -> Self {
         let mut text = [0; NAME];
-        let most = name.len().min(NAME);
-        let ends = |length: &usize| name.is_char_boundary(*length);
-        let length = (0..=most).rev().find(ends).unwrap_or(0);
+        let length = whole_letters(&name.as_bytes()[..name.len().min(NAME)]).len();
         text[..length].copy_from_slice(&name.as_bytes()[..length]);
         UnitName {
             text,

@@ -9,7 +9,6 @@ use super::text::{bytes, short};
 use super::timeline::{Event, Kind, Sample, Timeline};
 use maud::{Markup, html};
 use pyhost_ledger::REPORTED;
-use std::fmt::Write;
 
 /// The class of the style sheet that colours an account; one that is not known there has one for all such.
 pub fn account_class(name: &str) -> &'static str {
@@ -208,12 +207,8 @@ impl Plane {
 
     /// The attribute `points` of these moments and bytes.
     fn points(&self, points: impl Iterator<Item = Point>) -> String {
-        let mut text = String::new();
-        for (time, bytes) in points {
-            let _ = write!(text, "{},{} ", self.x(time), self.y(bytes));
-        }
-        text.truncate(text.trim_end().len());
-        text
+        let point = |(time, bytes)| format!("{},{}", self.x(time), self.y(bytes));
+        points.map(point).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -6,7 +6,8 @@
 use super::lines::{self, Baseline};
 use super::timeline::Timeline;
 use super::{accounts, balance, checks, heaps, over_time, peak, refusal, summary, text};
-use crate::{model::Report, stacks::View};
+use crate::model::{Report, escaped_where};
+use crate::stacks::View;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::{Compression, write::ZlibEncoder};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -145,26 +146,9 @@ fn raw(json: &str) -> Result<Markup, String> {
                     code { "id=\"report\"" } "."
                 }
             }
-            div.scroll role="region" aria-label="The report as JSON" tabindex="0" { pre { code { (visible(&pretty)) } } }
+            div.scroll role="region" aria-label="The report as JSON" tabindex="0" { pre { code { (escaped_where(&pretty, text::is_unseen)) } } }
         }
     })
-}
-
-/// JSON in which what a reader would not see is escaped: the same JSON.
-fn visible(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for letter in json.chars() {
-        let is_space = matches!(letter, '\n' | '\r' | '\t');
-        if !is_space && text::is_unseen(letter) {
-            let mut units = [0; 2];
-            for unit in letter.encode_utf16(&mut units) {
-                text += &format!("\\u{unit:04x}");
-            }
-        } else {
-            text.push(letter);
-        }
-    }
-    text
 }
 
 /// JSON as the page holds it: deflated (RFC 1950), in base 64. A report with thousands of stacks is a tenth as long so.

@@ -1,6 +1,6 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
-use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, swatch, table};
+use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, scroll, swatch, table};
 use super::{chart::account_class, text};
 use crate::model::{BigBlock, Caps, Dossier, HeldClass, Total};
 use maud::{Markup, html};
@@ -83,9 +83,8 @@ fn dossier(dossier: &Dossier) -> Markup {
             @if dossier.traceback.is_empty() {
                 p { "A thread that runs no Python code." }
             } @else {
-                div.scroll role="region" aria-label="Traceback, innermost first" tabindex="0" {
-                    ol.trace { @for line in &dossier.traceback { li { code { (text::clean(line)) } } } }
-                }
+                @let trace = html! { ol.trace { @for line in &dossier.traceback { li { code { (text::clean(line)) } } } } };
+                (scroll("Traceback, innermost first", &trace))
             }
             h4 { "What held the memory" }
             (table("Table of accounts at the refusal", of_accounts, dossier.accounts.iter().map(account)))

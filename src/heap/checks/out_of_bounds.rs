@@ -1,8 +1,8 @@
 //! Bytes outside of those that a program has asked for, and the pads that CPython's debug hooks lay there.
 
 use crate::{checks::fill_bytes::FORBIDDEN, ledger::Account};
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::{fmt, sync::atomic::AtomicBool};
+use derive_more::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::Release};
 
 /// Whether CPython's debug hooks lie over the blocks of its domains.
 static HOOKS_ON: AtomicBool = AtomicBool::new(false);
@@ -42,11 +42,13 @@ const HOOK_TAIL: usize = size_of::<usize>();
 pub const HOOKS: usize = HOOK + HOOK_TAIL;
 
 /// Bytes that were written where nobody may: how many, counted from the bytes that were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum OutOfBounds {
     /// So many before the start.
+    #[display("{_0} byte{} before the start of", if *_0 == 1 { "" } else { "s" })]
     Before(usize),
     /// So many past the end.
+    #[display("{_0} byte{} past the end of", if *_0 == 1 { "" } else { "s" })]
     Past(usize),
 }
 
@@ -59,17 +61,6 @@ impl OutOfBounds {
             OutOfBounds::Before(count) => OutOfBounds::Before(count + front),
             OutOfBounds::Past(count) => OutOfBounds::Past(count + all - front),
         }
-    }
-}
-
-impl fmt::Display for OutOfBounds {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, side) = match *self {
-            OutOfBounds::Before(count) => (count, "before the start of"),
-            OutOfBounds::Past(count) => (count, "past the end of"),
-        };
-        let plural = if count == 1 { "" } else { "s" };
-        write!(out, "{count} byte{plural} {side}")
     }
 }
 

@@ -135,11 +135,8 @@ impl Text {
     }
 
     pub fn finish(mut self) {
-        self.out.flush();
-        let Some((file, program)) = self.kept else {
-            return;
-        };
-        if self.out.written() > 0 {
+        let is_empty = self.out.finish() == Ok(0);
+        if let Some((file, program)) = self.kept.filter(|_| !is_empty) {
             let named = named(&file, program);
             copy(named.as_ref().unwrap_or(&file), self.to);
         }

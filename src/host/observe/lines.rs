@@ -3,7 +3,8 @@
 use crate::bytes::{self, Expected};
 use crate::heap::{self, sampling};
 use crate::libc_exports::native::Mode;
-use std::{fmt, str::FromStr};
+use derive_more::Display;
+use std::str::FromStr;
 
 /// Begins to sample. Once, after the heaps were made, while the process has one thread. Returns the reason if it
 /// cannot: nothing is sampled.
@@ -25,11 +26,13 @@ pub fn begin(interval: u64) -> bool {
     heap::has_heaps() && sampling::start(interval, None)
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Display)]
 pub enum LineSettings {
     #[default]
+    #[display("off")]
     Off,
     /// One point every so many bytes.
+    #[display("{interval}{}", seed.map_or(String::new(), |seed| format!(",seed={seed}")))]
     Every {
         /// The mean distance of two points, in bytes; with 1 every allocation is sampled.
         interval: u64,
@@ -70,18 +73,6 @@ impl FromStr for LineSettings {
         match interval {
             1..=MOST => Ok(LineSettings::Every { interval, seed }),
             _ => Err(expected),
-        }
-    }
-}
-
-impl fmt::Display for LineSettings {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LineSettings::Off => out.write_str("off"),
-            LineSettings::Every { interval, seed } => {
-                write!(out, "{interval}")?;
-                seed.map_or(Ok(()), |seed| write!(out, ",seed={seed}"))
-            }
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 const CALLERS: usize = 32;
 
 /// What one place has mapped: the address behind the call, 0 for all other places, and bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct CallerMaps {
     caller: usize,
     mapped: u64,
@@ -157,18 +157,13 @@ fn take_sample(resident: u64, shared: u64) {
     STATE.high.store(resident, Relaxed);
     // Of the processor: a thread that must wait for it takes nobody's time.
     let begun = nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID);
-    let nothing = CallerMaps {
-        caller: 0,
-        mapped: 0,
-        resident: 0,
-    };
     let mut sample = ResidentSample {
         time: time(),
         resident,
         shared,
         ledger: LEDGER.snapshot(),
         quick: balance::quick(),
-        maps: [nothing; CALLERS],
+        maps: [CallerMaps::default(); CALLERS],
     };
     let has_lines = sampling::has_lines_on()
         && sampling::with_in_handler(|samples| samples.begin_resident_peak()).is_some();

@@ -21,7 +21,7 @@ use crate::observe::{lines::LineSettings, live, timeline};
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::{allocator::Allocator, descriptor::name_process, ledger::Account};
 use crate::{libc_exports::native::Mode, limit::recycling::RecycleSettings};
-use crate::{path_template::names_process, process, python::module::FunctionName};
+use crate::{process, python::module::FunctionName};
 pub use allocators::Allocators;
 pub use bounds::RegionSettings;
 pub use kinds::Help;
@@ -160,12 +160,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let directory = variable(LIVE).filter(|_| is_trusted);
     let live = outputs::place(&mut values, directory, &mut outputs)?;
     let profile_file = values.profile_file.clone();
-    let profile_file = outputs::file(
-        outputs::PROFILE_FILE,
-        profile_file,
-        &mut values,
-        &mut outputs,
-    )?;
+    let profile_file = outputs.file(outputs::PROFILE_FILE, profile_file, &mut values)?;
     let is_named = values.stats_file.is_some();
     let mut stats = stats(&mut values, &mut outputs)?;
     let mut timeline = outputs::observation(&mut values, &mut outputs)?;
@@ -338,10 +333,7 @@ fn stats(values: &mut Values, outputs: &mut Outputs) -> Result<Option<Stats>> {
             )));
         }
         (Some(path), None) => {
-            if is_inherited && !names_process(path.as_encoded_bytes()) {
-                return Ok(None);
-            }
-            let path = outputs.choose(STATS_FILE, &path, values, is_inherited)?;
+            let path = outputs.file(STATS_FILE, Some(path), values)?;
             path.map(Destination::File)
         }
         (None, Some(_) | None) if is_inherited => return Ok(None),

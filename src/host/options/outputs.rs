@@ -79,6 +79,23 @@ impl Outputs {
         Ok(None)
     }
 
+    /// The file of an output. If only variables name it, it is the outermost host's, unless the name has the process id.
+    pub fn file(
+        &mut self,
+        output: &'static str,
+        path: Option<OsString>,
+        values: &mut Values,
+    ) -> Result<Option<Vec<u8>>> {
+        let option = output.split(' ').next().unwrap_or_default();
+        let is_inherited = self.is_inherited(option, values);
+        match path {
+            Some(path) if !is_inherited || names_process(path.as_encoded_bytes()) => {
+                self.choose(output, &path, values, is_inherited)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Notes that an option writes a file. An error if another option does: the one would take the place of the other.
     fn claim(
         &mut self,
@@ -163,26 +180,9 @@ pub fn observation(values: &mut Values, outputs: &mut Outputs) -> Result<Timelin
     )?;
     let interval = values.timeline_interval.unwrap_or_default();
     Ok(TimelineSettings {
-        timeline: file(TIMELINE, values.timeline.clone(), values, outputs)?,
-        brief: file(BRIEF, values.brief.clone(), values, outputs)?,
+        timeline: outputs.file(TIMELINE, values.timeline.clone(), values)?,
+        brief: outputs.file(BRIEF, values.brief.clone(), values)?,
         interval,
         renderer: None,
     })
-}
-
-/// The file of an output. If only variables name it, it is the outermost host's, unless the name has the process id.
-pub fn file(
-    output: &'static str,
-    path: Option<OsString>,
-    values: &mut Values,
-    outputs: &mut Outputs,
-) -> Result<Option<Vec<u8>>> {
-    let option = output.split(' ').next().unwrap_or_default();
-    let is_inherited = outputs.is_inherited(option, values);
-    match path {
-        Some(path) if !is_inherited || names_process(path.as_encoded_bytes()) => {
-            outputs.choose(output, &path, values, is_inherited)
-        }
-        _ => Ok(None),
-    }
 }

@@ -148,6 +148,14 @@ impl Bfc {
             bin: bin_of(chunk.granules),
         })
     }
+
+    /// The region at this moment. Visits every chunk.
+    pub fn map(&self) -> Map {
+        Map {
+            statistics: self.statistics(),
+            bins: self.bins(),
+        }
+    }
 }
 
 /// A region at one moment.
@@ -157,16 +165,6 @@ pub struct Map {
     pub statistics: Statistics,
     /// The sums of each bin.
     pub bins: [BinStatistics; BINS],
-}
-
-impl Bfc {
-    /// The region at this moment. Visits every chunk.
-    pub fn map(&self) -> Map {
-        Map {
-            statistics: self.statistics(),
-            bins: self.bins(),
-        }
-    }
 }
 
 impl Map {

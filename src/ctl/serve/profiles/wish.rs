@@ -39,15 +39,14 @@ pub struct Wish {
 
 impl Wish {
     pub fn of_query(kind: Kind, query: &str) -> Result<Self, Response> {
-        let refuse = |text: &str| Response::no_profile(BAD_REQUEST, text);
-        let number = |name: &str, expected: &str| match value_of(query, name) {
-            None => Ok(None),
-            Some(value) => match value.parse::<u32>() {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(refuse(&format!(
-                    "{name}: bad value '{value}'; expected {expected}"
-                ))),
-            },
+        let bad = |name: &str, value: &str, expected: &str| {
+            let text = format!("{name}: bad value '{value}'; expected {expected}");
+            Response::no_profile(BAD_REQUEST, &text)
+        };
+        let number = |name: &str, expected: &str| {
+            let value = value_of(query, name);
+            let number = value.map(|it| it.parse::<u32>().map_err(|_| bad(name, &it, expected)));
+            number.transpose()
         };
         let gc = number("gc", "0 or 1")?;
         let debug = number("debug", "0 or 1")?;
@@ -55,14 +54,11 @@ impl Wish {
         let seconds = number("seconds", &times)?;
         let is_text = debug.is_some_and(|debug| debug > 0);
         if let Some(other) = seconds.filter(|seconds| !(1..=LONGEST).contains(seconds)) {
-            return Err(refuse(&format!(
-                "seconds: bad value '{other}'; expected {times}"
-            )));
+            return Err(bad("seconds", &other.to_string(), &times));
         }
         if is_text && seconds.is_some() {
-            return Err(refuse(
-                "debug and seconds exclude each other; expected one of them",
-            ));
+            let text = "debug and seconds exclude each other; expected one of them";
+            return Err(Response::no_profile(BAD_REQUEST, text));
         }
         Ok(Wish {
             kind,

@@ -16,12 +16,6 @@ use std::{mem::MaybeUninit, ptr::null_mut};
 
 pub(super) const NATIVE: usize = Account::Native as usize;
 
-/// Allocates from the heap of `native`; null on failure.
-#[inline(always)]
-fn allocate<const ZERO: bool, const BOOK: bool>(size: usize) -> *mut u8 {
-    heap::allocate::<NATIVE, ZERO, BOOK>(size)
-}
-
 #[inline(always)]
 pub(super) fn or_no_memory(pointer: *mut u8) -> *mut u8 {
     if pointer.is_null() {
@@ -39,10 +33,10 @@ fn no_memory() {
 pub extern "C" fn malloc(size: usize) -> *mut u8 {
     // Not a `match`: the first comparison that is made should be the usual one.
     if mode() == Mode::Count {
-        return or_no_memory(allocate::<false, true>(size));
+        return or_no_memory(heap::allocate::<NATIVE, false, true>(size));
     }
     if mode() == Mode::Plain {
-        return or_no_memory(allocate::<false, false>(size));
+        return or_no_memory(heap::allocate::<NATIVE, false, false>(size));
     }
     malloc_otherwise(size)
 }
@@ -83,9 +77,9 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
         return or_no_memory(null_mut());
     };
     if mode() == Mode::Count {
-        or_no_memory(allocate::<true, true>(bytes))
+        or_no_memory(heap::allocate::<NATIVE, true, true>(bytes))
     } else {
-        or_no_memory(allocate::<true, false>(bytes))
+        or_no_memory(heap::allocate::<NATIVE, true, false>(bytes))
     }
 }
 
@@ -106,7 +100,7 @@ fn calloc_otherwise(count: usize, size: usize) -> *mut u8 {
 /// `free(3)`, of any pointer of the process.
 ///
 /// # Safety
-/// As the C standard says, for a pointer from any allocator.
+/// As the manual says, for a pointer from any allocator, like all functions below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
@@ -118,9 +112,6 @@ pub unsafe extern "C" fn free(pointer: *mut u8) {
 }
 
 /// Frees a block of the heaps; returns false if it is none.
-///
-/// # Safety
-/// As [`free`].
 #[inline(always)]
 pub(super) unsafe fn free_own(pointer: *mut u8) -> bool {
     // SAFETY: the caller's duties.
@@ -134,9 +125,6 @@ pub(super) unsafe fn free_own(pointer: *mut u8) -> bool {
 }
 
 /// `realloc(3)`, of any pointer of the process.
-///
-/// # Safety
-/// As the C standard says, for a pointer from any allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties.
@@ -163,9 +151,6 @@ pub unsafe extern "C" fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
 
 /// As [`malloc_otherwise`]; None if the request is served as in the other modes. The next malloc takes over
 /// a block of a heap of the host's, which is from before the mode changed: what watches it is to see the block.
-///
-/// # Safety
-/// As [`realloc`].
 #[cold]
 #[inline(never)]
 unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
@@ -200,9 +185,6 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
 }
 
 /// `reallocarray(3)`.
-///
-/// # Safety
-/// As [`realloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(pointer: *mut u8, count: usize, size: usize) -> *mut u8 {
     match count.checked_mul(size) {
@@ -265,9 +247,6 @@ pub extern "C" fn valloc(size: usize) -> *mut u8 {
 }
 
 /// `malloc_usable_size(3)`, of any pointer of the process.
-///
-/// # Safety
-/// As the manual says, for a pointer from any allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut u8) -> usize {
     if pointer.is_null() {

@@ -151,9 +151,6 @@ by_other_names! {
 }
 
 /// As `free`, see [`by_other_names`].
-///
-/// # Safety
-/// As there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __libc_free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
@@ -165,9 +162,6 @@ unsafe extern "C" fn __libc_free(pointer: *mut u8) {
 }
 
 /// As [`__libc_free`], by its name of old.
-///
-/// # Safety
-/// As there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cfree(pointer: *mut u8) {
     // SAFETY: the caller's duties.
@@ -175,9 +169,6 @@ unsafe extern "C" fn cfree(pointer: *mut u8) {
 }
 
 /// As `realloc`, see [`by_other_names`].
-///
-/// # Safety
-/// As there.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __libc_realloc(pointer: *mut u8, size: usize) -> *mut u8 {
     let is_ours = match pointer.is_null() {

@@ -271,9 +271,6 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 }
 
 /// [`free`] by one of the functions behind the host's own.
-///
-/// # Safety
-/// As for [`free`].
 pub unsafe fn free_by<const A: usize>(function: &Symbol<Free>, pointer: *mut u8) {
     if guards::free(pointer, Account::ALL[A]) {
         return;
@@ -294,9 +291,6 @@ pub unsafe fn realloc(pointer: *mut u8, size: usize) -> *mut u8 {
 }
 
 /// [`realloc`] by one of the functions behind the host's own.
-///
-/// # Safety
-/// As for [`realloc`].
 pub unsafe fn realloc_by(function: &Symbol<Resize>, pointer: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's duties.
     let moved = pass_on(function, pointer, |resize| unsafe { resize(pointer, size) });
@@ -340,9 +334,6 @@ pub fn kill(pid: libc::pid_t, signal: c_int) -> c_int {
 }
 
 /// `sigaction(2)` behind the executable's own: what the kernel has.
-///
-/// # Safety
-/// As `sigaction(2)`.
 pub unsafe fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     resolve();
     // SAFETY: the caller's duties.

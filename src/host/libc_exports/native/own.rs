@@ -60,12 +60,10 @@ unsafe impl GlobalAlloc for Own {
         unsafe {
             let mut resized = null_mut();
             if !self.0.has(block) {
-                resized = match goes_past(layout) {
-                    true => match heap::reallocate::<NATIVE, true>(block, size) {
-                        Reallocated::Block(block) => block,
-                        _ => System.realloc(block, layout, size),
-                    },
-                    false => System.realloc(block, layout, size),
+                let own = || heap::reallocate::<NATIVE, true>(block, size);
+                resized = match goes_past(layout).then(own) {
+                    Some(Reallocated::Block(block)) => block,
+                    _ => System.realloc(block, layout, size),
                 };
             }
             if resized.is_null() {

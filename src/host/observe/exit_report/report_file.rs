@@ -5,7 +5,7 @@
 
 use super::render;
 use crate::descriptor::{Descriptor, notice};
-use crate::observe::report::{Destination, Ending, Format, Json, Report, Stats};
+use crate::observe::report::{Destination, Ending, Format, Report, Stats};
 use crate::observe::timeline::pages::{self, NoPage, Renderer};
 use crate::output::{self, Draft, Target};
 use crate::{errno::Errno, path_template::PathBuffer, process};
@@ -140,7 +140,7 @@ fn fill(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Fa
     }
     let mut out = Descriptor::new(descriptor);
     render(report, format, &mut out);
-    out.error().map_or(Ok(()), |error| Err(error.into()))
+    out.finish().map(drop).map_err(Failure::from)
 }
 
 impl Display for Failure {
@@ -183,18 +183,13 @@ fn write_page(report: &Report<'_>, file: c_int) -> Result<(), NoPage> {
     let Some((page, pid)) = planned() else {
         return Err(NoPage::NoSampler);
     };
-    let memory = Fd::in_memory(c"pyhost-report")
-        .map_err(|error| NoPage::Failed("no room for the report", Some(error)))?;
+    let no_room = |error| NoPage::Failed("no room for the report", Some(error));
+    let memory = Fd::in_memory(c"pyhost-report").map_err(no_room)?;
     let mut out = Descriptor::new(memory.as_raw_fd());
-    let mut json = Json::new(&mut out);
-    report.describe(&mut json);
-    json.finish();
-    out.flush();
+    render(report, Format::Json, &mut out);
     rewind(&memory);
-    let made = match out.error() {
-        Some(error) => Err(NoPage::Failed("no room for the report", Some(error))),
-        None => pages::make(memory.as_raw_fd(), file, report.pid == pid),
-    };
+    let written = out.finish().map_err(no_room);
+    let made = written.and_then(|_| pages::make(memory.as_raw_fd(), file, report.pid == pid));
     if report.pid == pid && report.ending != Ending::Running {
         page.remove_timeline();
     }

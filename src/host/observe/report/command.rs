@@ -1,6 +1,7 @@
 //! The script's name in metrics: the same for each run of it, whatever its arguments. Code of `-c` has no name of its
 //! own: it is named by the script of the host that started it, which hosts hand on in a variable.
 
+use pyhost_os::terminal_text::whole_letters;
 use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::{OsStr, OsString};
 use std::{os::unix::ffi::OsStrExt, path::Path};
@@ -27,11 +28,8 @@ pub fn name(arguments: &[OsString], service: Option<&str>) -> String {
     if let Some(service) = service.filter(|_| code.is_some()) {
         name = format!("{name} of {service}");
     }
-    let mut length = name.len().min(COMMAND_BYTES);
-    while !name.is_char_boundary(length) {
-        length -= 1;
-    }
-    name.truncate(length);
+    let most = name.len().min(COMMAND_BYTES);
+    name.truncate(whole_letters(&name.as_bytes()[..most]).len());
     name
 }
 

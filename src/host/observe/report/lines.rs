@@ -118,7 +118,7 @@ pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
 }
 
 /// A line of the user's code, with the bytes that were allocated there or in what it calls.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct LineSum {
     sum: Sum,
     accounts: [i64; ACCOUNTS],
@@ -127,12 +127,6 @@ struct LineSum {
 }
 
 impl LineSum {
-    const NONE: LineSum = LineSum {
-        sum: Sum::NONE,
-        accounts: [0; ACCOUNTS],
-        largest: None,
-    };
-
     fn add(&mut self, site: Site, sum: Sum) {
         self.sum += sum;
         self.accounts[usize::from(site.account)] += sum.bytes();
@@ -310,7 +304,7 @@ fn write_line(lines: &Lines, site: Site, out: &mut impl Write) -> fmt::Result {
 
 /// The sum of each line, see [`Lines::line_of`]. None if the system has no memory for the table.
 fn by_line(samples: &Samples, lines: &Lines, view: View) -> Option<MmapVec<LineSum>> {
-    let mut sums = MmapVec::filled(samples.frames() + 1, LineSum::NONE)?;
+    let mut sums = MmapVec::filled(samples.frames() + 1, LineSum::default())?;
     let counts = |site: &Site| {
         view == View::AtResidentPeak || account_of(*site).is_some_and(Account::is_in_total)
     };

@@ -71,21 +71,13 @@ impl<'a> Moment<'a> {
                 .map(|sheet| (at_peak.shown_at, shown.total_live_bytes, sheet)),
             HighestSheet::None => None,
         };
-        Some(match &at_peak.sample {
-            Some(seen) => Moment {
-                seconds: seen.time as f64 / 1e9,
-                ledger: &seen.ledger,
-                resident: seen.resident,
-                big_blocks: &seen.big_blocks,
-                sheet,
-            },
-            None => Moment {
-                seconds: at_peak.shown_at,
-                ledger: shown,
-                resident: report.resident.now,
-                big_blocks: &report.big_blocks,
-                sheet,
-            },
+        let seen = at_peak.sample.as_deref();
+        Some(Moment {
+            seconds: seen.map_or(at_peak.shown_at, |seen| seen.time as f64 / 1e9),
+            ledger: seen.map_or(shown, |seen| &seen.ledger),
+            resident: seen.map_or(report.resident.now, |seen| seen.resident),
+            big_blocks: seen.map_or(&report.big_blocks, |seen| &seen.big_blocks),
+            sheet,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
 use crate::{bytes::Bytes, errno::Errno, header::ProcessState, process};
 use pyhost_os::file::{self, Fd, FdPlace};
-use pyhost_os::{clock, forks::Child, signals::signal_name};
+use pyhost_os::{clock, forks::Child, signals::signal_name, terminal_text::whole_letters};
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
@@ -165,10 +165,8 @@ fn write(snapshot: &Snapshot) -> Result<(), Errno> {
     let text = format_into(&mut room, format_args!("{}", Brief(snapshot)));
     if STATE.later.load(Relaxed) == AS_STREAM {
         let mut out = Descriptor::new(file);
-        let whole = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-        let _ = out.write_str(whole);
-        out.flush();
-        return out.error().map_or(Ok(()), Err);
+        let _ = out.write_str(whole_letters(text));
+        return out.finish().map(drop);
     }
     quietly(|| {
         let written = match file::write_at(&file, text, 0) {

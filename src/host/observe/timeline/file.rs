@@ -125,8 +125,7 @@ impl TimelineFile {
         json.end();
         json.text("command", &self.command);
         json.finish();
-        out.flush();
-        out.error().map_or(Ok(out.written()), Err)
+        out.finish()
     }
 
     fn line(&mut self, write: impl FnOnce(&mut Json<'_, Descriptor>)) {
@@ -137,10 +136,9 @@ impl TimelineFile {
         let mut json = Json::new(&mut out);
         write(&mut json);
         json.finish();
-        out.flush();
-        match out.error() {
-            None => self.length += out.written(),
-            Some(error) => self.has_failed(error),
+        match out.finish() {
+            Ok(written) => self.length += written,
+            Err(error) => self.has_failed(error),
         }
     }
 
@@ -297,6 +295,5 @@ fn copy_half(from: c_int, to: c_int) -> Option<(u32, u64)> {
         }
         Some(())
     })?;
-    out.flush();
-    out.error().is_none().then_some((kept, out.written()))
+    Some((kept, out.finish().ok()?))
 }

@@ -4,22 +4,13 @@
 
 #![allow(unsafe_code)]
 
-use crate::cpython::functions::{Pointer, allocator};
+use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::{heap::checked_blocks, ledger::Account};
 use pyo3::ffi::PyMemAllocatorEx;
-use std::{ptr::null_mut, sync::OnceLock};
+use std::ptr::null_mut;
 
-/// The tables of a domain: of CPython's hooks, and beneath them.
-struct Tables {
-    hooks: PyMemAllocatorEx,
-    beneath: PyMemAllocatorEx,
-}
-
-struct Kept(OnceLock<Tables>);
-// SAFETY: the tables hold function pointers and contexts that CPython shares between threads.
-unsafe impl Sync for Kept {}
-
-static TABLES: [Kept; 3] = [const { Kept(OnceLock::new()) }; 3];
+/// The tables of each domain: of CPython's hooks, and beneath them.
+static TABLES: [KeptTable<[PyMemAllocatorEx; 2]>; 3] = [const { KeptTable::new() }; 3];
 
 /// The table to call for a block that was made before. CPython 3.15's tracemalloc keeps the table that was there at its start,
 /// and frees by it what it made before a second `PyMem_SetupDebugHooks`: such a block has the head of the hooks.
@@ -27,7 +18,7 @@ fn next_for<const A: usize>(pointer: Pointer) -> Option<&'static PyMemAllocatorE
     let table = next::<A>()?;
     // SAFETY: what a program passes to `free`.
     match unsafe { checked_blocks::is_behind_hooks(pointer.cast()) } {
-        true => TABLES[A].0.get().map(|tables| &tables.hooks),
+        true => TABLES[A].get().map(|[hooks, _]| hooks),
         false => Some(table),
     }
 }
@@ -35,7 +26,7 @@ fn next_for<const A: usize>(pointer: Pointer) -> Option<&'static PyMemAllocatorE
 /// The table to call. The hooks keep the table that they lie over in their context, and a second `PyMem_SetupDebugHooks`
 /// puts them over these functions: then they have looked already, and what is beneath serves.
 fn next<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
-    let Tables { hooks, beneath } = TABLES[A].0.get()?;
+    let [hooks, beneath] = TABLES[A].get()?;
     // SAFETY: the context of a debug hook, as `domains` has found it: the table follows a word.
     let over = unsafe { std::ptr::read(hooks.ctx.cast::<usize>().wrapping_add(2)) };
     match over == malloc::<A> as *const () as usize {
@@ -71,8 +62,8 @@ extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
 /// The table to call for a block that was made before, which is looked at first if the table is that of the hooks.
 fn looked<const A: usize>(pointer: Pointer, is_realloc: bool) -> Option<&'static PyMemAllocatorEx> {
     let table = next_for::<A>(pointer)?;
-    let kept = TABLES[A].0.get();
-    if kept.is_some_and(|kept| std::ptr::eq(&raw const kept.hooks, table)) {
+    let kept = TABLES[A].get();
+    if kept.is_some_and(|[hooks, _]| std::ptr::eq(hooks, table)) {
         let name = name::<A>(is_realloc);
         // SAFETY: what a program passes to `free` or `realloc`.
         unsafe { checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name) };
@@ -99,7 +90,7 @@ pub fn over<const A: usize>(
 ) -> PyMemAllocatorEx {
     let mut over = allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>);
     over.ctx = hooks.ctx;
-    match TABLES[A].0.set(Tables { hooks, beneath }) {
+    match TABLES[A].set([hooks, beneath]) {
         Ok(()) => over,
         Err(_) => hooks,
     }

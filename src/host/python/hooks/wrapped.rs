@@ -13,10 +13,9 @@
 
 #![allow(unsafe_code)]
 
+use super as hooks;
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::cpython::pools;
-#[cfg(not(Py_GIL_DISABLED))]
-use crate::heap::Reallocated;
 use crate::heap::{self, sampling};
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::next;
@@ -76,12 +75,7 @@ unsafe fn free_own<const A: usize>(pointer: Pointer) -> bool {
     if !heap::owns(pointer.cast()) {
         return false;
     }
-    // SAFETY: the caller's duties.
-    unsafe {
-        if !heap::free::<A, true>(pointer.cast()) {
-            next::free::<A>(pointer.cast()); // a guarded block
-        }
-    }
+    hooks::free::<A>(null_mut(), pointer);
     true
 }
 
@@ -274,18 +268,12 @@ mod pymalloc {
                 }
                 moved
             }
-            None if HEAP => {
-                // SAFETY: a live block, with the GIL.
-                match unsafe { heap::reallocate::<A, true>(pointer.cast(), size) } {
-                    Reallocated::Block(block) => block.cast(),
-                    Reallocated::Foreign => null_mut(),
-                }
-            }
+            None if HEAP => hooks::realloc::<A>(ctx, pointer, size),
             None => super::plain::resized::<A>(original::<RAW>(), pointer, size),
         }
     }
 
-    extern "C" fn free<const A: usize, const HEAP: bool>(_ctx: Pointer, pointer: Pointer) {
+    extern "C" fn free<const A: usize, const HEAP: bool>(ctx: Pointer, pointer: Pointer) {
         if pointer.is_null() {
             return;
         }
@@ -297,13 +285,7 @@ mod pymalloc {
             return;
         }
         if HEAP {
-            // SAFETY: a live block, with the GIL.
-            unsafe {
-                if !heap::free::<A, true>(pointer.cast()) {
-                    next::free::<A>(pointer.cast());
-                }
-            }
-            return;
+            return hooks::free::<A>(ctx, pointer);
         }
         // SAFETY: a live block, with the GIL.
         if !unsafe { free_own::<A>(pointer) } {

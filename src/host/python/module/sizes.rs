@@ -2,8 +2,8 @@
 
 use super::{arguments, dictionary::Dictionary};
 use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
-use crate::cpython::objects::{Gil, Returned};
-use crate::heap::histogram::{Histogram, Taken};
+use crate::cpython::objects::Returned;
+use crate::heap::histogram::Histogram;
 use crate::observe::report::{self, Sink};
 use crate::{ledger::Account, observe::balance};
 use std::ffi::CStr;
@@ -43,14 +43,10 @@ fn account<'a>(function: &str, arguments: Arguments<'a>) -> Returned<'a, Option<
         .transpose()
 }
 
-fn classes(gil: Gil<'_>) -> Returned<'_, Taken> {
-    Histogram::taken().ok_or_else(|| gil.no_memory())
-}
-
 fn size_histogram<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let gil = arguments.gil();
     let account = account("size_histogram", arguments)?;
-    let histogram = classes(gil)?;
+    let histogram = Histogram::taken().ok_or_else(|| gil.no_memory())?;
     match account {
         Some(account) => Dictionary::list(gil, |list| {
             report::describe_classes(histogram[0].of(account), list);
@@ -64,7 +60,7 @@ fn size_histogram<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned
 fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let gil = arguments.gil();
     let account = account("fragmentation", arguments)?;
-    let histogram = classes(gil)?;
+    let histogram = Histogram::taken().ok_or_else(|| gil.no_memory())?;
     match account {
         Some(account) => gil.float(histogram[0].of(account).fragmentation()),
         None => Dictionary::build(gil, |dictionary| {

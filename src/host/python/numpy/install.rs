@@ -67,10 +67,9 @@ pub fn undo(gil: Gil<'_>) {
         for change in changes.drain(..) {
             // The references of before were kept; those of the host's capsule are now.
             let before = change.before.get(gil).pointer();
-            change
-                .places
-                .iter()
-                .for_each(|place| place.store(before, Release));
+            for place in change.places {
+                place.store(before, Release);
+            }
         }
     }
 }
@@ -82,12 +81,10 @@ fn current_variable<'a>(table: &Table, capsule: &Object<'a>) -> Returned<'a, Opt
     let context = gil.new_context()?;
     context.run_in(|| table.set_handler(capsule))??;
     let variables = context.to_list()?;
-    let mut index = 0;
-    while let Some(variable) = variables.at(index) {
+    for variable in (0..).map_while(|index| variables.at(index)) {
         if context.subscript(&variable)?.is(capsule) {
             return Ok(Some(variable));
         }
-        index += 1;
     }
     Ok(None)
 }

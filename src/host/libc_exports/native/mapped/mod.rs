@@ -66,28 +66,34 @@ fn may_grow(bytes: usize) -> bool {
     !fails && caps::admits_map(bytes)
 }
 
-/// Changes the table by `work`; what that changes of the sums is booked. False if the table cannot be had.
-fn change(grown: bool, work: impl FnOnce(&mut Table<'static>)) -> bool {
-    change_by(grown, |table| {
-        work(table);
-        true
-    })
-}
-
-/// As [`change`], and `work` returns whether the system did what it was asked.
-fn change_by(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) -> bool {
+/// Changes the table, if it can be had, by `work`, which returns whether the system did what it was asked; what that changes
+/// of the sums is booked.
+fn change(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) {
     let changed = with_table(|table| {
         let before = table.sums();
         let done = work(table);
         (before, table.sums(), done)
     });
-    let Some((before, after, done)) = changed else {
-        return false;
-    };
-    if done && (grown || before != after) {
+    if let Some((before, after, true)) = changed
+        && (grown || before != after)
+    {
         book(before, after, grown);
     }
-    true
+}
+
+/// As [`change`], where samples have parts in `places`: they are taken out before another thread can be given the addresses.
+fn change_followed(
+    places: [std::ops::Range<usize>; 2],
+    grown: bool,
+    work: impl FnOnce(&mut Table<'static>) -> bool,
+) {
+    let mut samples = Followed::within(places);
+    change(grown, |table| {
+        let done = work(table);
+        samples.look(table);
+        done
+    });
+    samples.put_back();
 }
 
 /// Books the difference of two sums; a call that mapped anything is one allocation.
@@ -105,7 +111,7 @@ fn book(before: Sums, after: Sums, grown: bool) {
 /// `mmap(2)` of libraries. `caller` is the address that the call returns to.
 ///
 /// # Safety
-/// As mmap(2).
+/// As the manual says, like all functions below.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mmap(
     start: *mut c_void,
@@ -153,27 +159,28 @@ unsafe extern "C" fn pyhost_mmap(
     if !replaces {
         let mapped = map();
         if mapped != libc::MAP_FAILED {
-            change(writable, |table| enter(table, mapped));
+            change(writable, |table| {
+                enter(table, mapped);
+                true
+            });
             if writable {
                 followed::begin(mapped.addr()..end_of(mapped, size), whole_pages(size));
             }
         }
         return mapped;
     }
-    let mut samples = Followed::within([start.addr()..end_of(start, size), 0..0]);
+    let places = [start.addr()..end_of(start, size), 0..0];
     // Nobody may come between: what is replaced is in the table.
     let mut mapped = None;
-    change_by(writable, |table| {
+    change_followed(places, writable, |table| {
         // Not in room: a thread that forks waits for the lock, and would be waited for here.
         let place = *mapped.insert(map_at_once());
         let done = place != libc::MAP_FAILED;
         if done {
             enter(table, place);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     if writable && mapped.is_some_and(|place| place != libc::MAP_FAILED) {
         followed::begin(start.addr()..end_of(start, size), whole_pages(size));
     }
@@ -181,9 +188,6 @@ unsafe extern "C" fn pyhost_mmap(
 }
 
 /// `munmap(2)` of libraries.
-///
-/// # Safety
-/// As munmap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     // SAFETY: the caller's duties.
@@ -194,10 +198,8 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
     }
     let end = end_of(start, size);
     let mut status = None;
-    // Before another thread can be given the addresses.
-    let mut samples = Followed::within([start.addr()..end, 0..0]);
     // Not before the table knows may another thread be given the addresses.
-    change_by(false, |table| {
+    change_followed([start.addr()..end, 0..0], false, |table| {
         if table.first_within(start.addr(), end).is_none() {
             return false;
         }
@@ -205,10 +207,8 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
         if done {
             table.remove(start.addr(), end);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     let known = status.is_some();
     let status = status.unwrap_or_else(unmap);
     if status == 0 && known {
@@ -218,9 +218,6 @@ unsafe extern "C" fn pyhost_munmap(start: *mut c_void, size: usize) -> c_int {
 }
 
 /// `mremap(2)` of libraries.
-///
-/// # Safety
-/// As mremap(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mremap(
     start: *mut c_void,
@@ -258,11 +255,11 @@ unsafe extern "C" fn pyhost_mremap(
         true => target.saturating_add(whole_pages(new)),
         false => 0,
     };
-    let mut samples = Followed::within([start.addr()..old_end, target..target_end]);
+    let places = [start.addr()..old_end, target..target_end];
     // What is in no sample yet.
     let (mut unsampled, mut writable) = (0..0, 0);
     let mut mapped = None;
-    let mut change = |table: &mut Table<'static>| {
+    change_followed(places, false, |table| {
         let place = *mapped.insert(remap());
         if place == libc::MAP_FAILED {
             // The target may be gone all the same: the kernel unmaps it before its last checks.
@@ -304,13 +301,7 @@ unsafe extern "C" fn pyhost_mremap(
         }
         writable = table.bytes_within(unsampled.start, unsampled.end).0;
         true
-    };
-    change_by(false, |table| {
-        let done = change(table);
-        samples.look(table);
-        done
     });
-    samples.put_back();
     if writable > 0 {
         followed::begin(unsampled, writable);
     }
@@ -318,9 +309,6 @@ unsafe extern "C" fn pyhost_mremap(
 }
 
 /// `mprotect(2)` of libraries.
-///
-/// # Safety
-/// As mprotect(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_int) -> c_int {
     // SAFETY: the caller's duties.
@@ -340,19 +328,16 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
         Errno(libc::ENOMEM).set();
         return -1;
     }
-    let mut samples = Followed::within([start.addr()..end, 0..0]);
     let mut status = None;
     // Where no sample begins.
     let mut first = 0;
-    change_by(becomes_writable, |table| {
+    change_followed([start.addr()..end, 0..0], becomes_writable, |table| {
         let done = *status.insert(protect()) == 0;
         if done {
             first = table.protect(start.addr(), end, becomes_writable);
         }
-        samples.look(table);
         done
     });
-    samples.put_back();
     if becomes_writable && first != 0 {
         followed::begin(first..end, other);
     }
@@ -360,9 +345,6 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
 }
 
 /// `madvise(2)` of libraries: what is given back is looked for at once if a limit is followed.
-///
-/// # Safety
-/// As madvise(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
     let releases = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE);
@@ -378,9 +360,6 @@ unsafe extern "C" fn pyhost_madvise(start: *mut c_void, size: usize, advice: c_i
 }
 
 /// `sbrk(2)` of libraries: where jemalloc goes if it is refused a map. Nothing there is seen, so it does not grow where maps count.
-///
-/// # Safety
-/// As sbrk(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
     next::resolve();
@@ -395,9 +374,6 @@ unsafe extern "C" fn sbrk(more: isize) -> *mut c_void {
 /// As secure_getenv(3), by which jemalloc asks for its options. Where maps count it gives addresses back, so that it asks for what it
 /// needs and can be refused, and soon after they are free: by its own rule it keeps more addresses than a cap leaves, and touches
 /// them unseen. Polars sets the variable itself; a value that says `retain` is the user's.
-///
-/// # Safety
-/// As secure_getenv(3).
 #[cfg(not(target_feature = "crt-static"))]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn secure_getenv(name: *const c_char) -> *const c_char {
@@ -469,7 +445,10 @@ pub fn purge() {
 /// Takes everything off the account again: nothing is counted in this process.
 pub fn forget() {
     if lock::is_used() {
-        change(false, |table| table.remove(0, usize::MAX));
+        change(false, |table| {
+            table.remove(0, usize::MAX);
+            true
+        });
     }
 }
 

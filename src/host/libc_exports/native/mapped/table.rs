@@ -47,11 +47,10 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// An empty list in `ranges`.
     pub fn new(ranges: &'a mut [Range]) -> Self {
-        let sums = Sums::default();
         Table {
             ranges,
             length: 0,
-            sums,
+            sums: Sums::default(),
         }
     }
 
@@ -193,9 +192,8 @@ impl<'a> Table<'a> {
         self.each_part(start, end, |table, part| {
             if part.writable != writable {
                 changed = if changed == 0 { part.start } else { changed };
-                let sample = 0;
                 table.put(Range {
-                    sample,
+                    sample: 0,
                     writable,
                     ..part
                 });
@@ -264,12 +262,11 @@ mod tests {
     type Oracle = [Option<(usize, bool)>; PAGES];
 
     fn range(start: usize, end: usize, caller: usize, writable: bool) -> Range {
-        let sample = 0;
         Range {
             start,
             end,
             caller,
-            sample,
+            sample: 0,
             writable,
         }
     }

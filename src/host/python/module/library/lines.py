@@ -3,6 +3,7 @@
 Run in every interpreter that asks for it, and not before.
 """
 
+import pyhost
 from pyhost import _at, _origin, _text
 
 _TITLES = {
@@ -75,14 +76,10 @@ class Lines(dict):
         return "\n".join(self._lines(("at_peak",), 10)) or f"no line has bytes at the peak ({self._how()})"
 
     def _repr_html_(self):
-        from pyhost import _html_of_lines
-
-        return _html_of_lines(self)
+        return pyhost._html_of_lines(self)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        from pyhost import _bundle
-
-        return _bundle(self)
+        return pyhost._bundle(self)
 
     def _repr_pretty_(self, printer, cycle):
         # IPython would print the dictionary, for minutes.

@@ -65,14 +65,10 @@ class LineProfile:
         return "\n".join([f"{self._head()}:", *(f"{line:{width}}  {row[-1]}".rstrip() for line, row in zip(lines, rows))])
 
     def _repr_html_(self):
-        from pyhost import _html_of_profile
-
-        return _html_of_profile(self)
+        return pyhost._html_of_profile(self)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        from pyhost import _bundle
-
-        return _bundle(self)
+        return pyhost._bundle(self)
 
 
 def _figures(row):

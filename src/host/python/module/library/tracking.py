@@ -6,6 +6,7 @@ allocated between the figures of the begin and the block, or between the block a
 
 import functools
 
+import pyhost
 from pyhost import _text, track
 
 # Lines of each view in a track's text.
@@ -34,33 +35,27 @@ def _accounts(figures):
 
 def _head(tracked):
     """The figures of a track's own account."""
-    from pyhost import _signed
-
     return (f"{tracked.account}: peak {_text(tracked.peak_bytes)}, {_text(tracked.peak_growth_bytes)} above the begin; "
-            f"growth {_signed(tracked.growth_bytes)}; resident peak {_text(tracked.resident_peak_bytes)}, "
+            f"growth {pyhost._signed(tracked.growth_bytes)}; resident peak {_text(tracked.resident_peak_bytes)}, "
             f"{_text(tracked.resident_peak_growth_bytes)} above; {tracked.seconds:.3f} s")
 
 
 def _rows(tracked):
     """The titles, and a row an account that moved, as texts."""
-    from pyhost import _signed
-
     rows = [("account", "peak", "above begin", "growth", "blocks", "allocations")]
     for name, account in tracked.accounts.items():
         if account.allocations or account.growth_bytes or account.growth_blocks:
             rows.append((name, _text(account.peak_bytes), _text(account.peak_growth_bytes),
-                         _signed(account.growth_bytes), f"{account.growth_blocks:+d}", str(account.allocations)))
+                         pyhost._signed(account.growth_bytes), f"{account.growth_blocks:+d}", str(account.allocations)))
     return rows
 
 
 def _show(tracked):
     """The text of a track: its figures as a whole, then a row an account that moved, and the lines."""
-    from pyhost import _table
-
     rows = _rows(tracked)
     lines = [_head(tracked)]
     if len(rows) > 1:
-        lines.append(_table(rows))
+        lines.append(pyhost._table(rows))
     if tracked.threads:
         others = "1 other thread" if tracked.threads == 1 else f"{tracked.threads} other threads"
         lines.append(f"counted too: {tracked.other_allocations} allocations of {others}")
