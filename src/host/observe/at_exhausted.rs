@@ -5,9 +5,10 @@
 //! or locked, as memory is short and the thread that asked is inside the allocator.
 
 use crate::descriptor::{Descriptor, notice};
-use crate::observe::{pyhostctl_process, report::Json};
+use crate::observe::pyhostctl_process;
 use crate::{errno::Errno, process::Watched};
 use pyhost_os::{calls, clock, file, file::Fd, system_call::run_in_copy};
+use pyhost_record::json::Json;
 use std::ffi::{CString, OsString, c_int};
 use std::os::{fd::AsRawFd, unix::ffi::OsStringExt};
 use std::sync::OnceLock;
