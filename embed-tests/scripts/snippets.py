@@ -55,12 +55,14 @@ def memory():
     # Its processes have the cap together.
     verdict = pyhost.run("""
 import subprocess, sys
-code = "kept = [bytes(1000) for _ in range(30_000)]; print(input())"
+code = "kept = [bytes(1000) for _ in range(30_000)]; print('kept', flush=True); input()"
 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-children = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(4)]
-import time; time.sleep(2)
-[child.communicate(b"kept")[0] for child in children].count(b"kept\\n")""", cap="100M", seconds=60)
-    assert verdict.reason == "ok" and 1 <= verdict.result <= 2, verdict
+children = []
+for _ in range(4):
+    children.append(subprocess.Popen([sys.executable, "-c", code], **pipes))
+    print(children[-1].stdout.readline().decode())
+[child.communicate(b"\\n") for child in children] and None""", cap="100M", seconds=60)
+    assert verdict.reason == "ok" and verdict.output.split() == ["kept", "kept"], verdict
 
 
 def time_limit():
