@@ -56,10 +56,13 @@ def variants(bench):
     yield stock
     yield dataclasses.replace(stock, name="stock, MALLOC_ARENA_MAX=2", variables=(("MALLOC_ARENA_MAX", "2"),))
     yield dataclasses.replace(stock, name="stock, malloc_trim each second", variables=(("TRIM", "1"),))
-    for one in peers.preloads(bench):
-        if one.name == "jemalloc":
-            yield dataclasses.replace(one, name="stock, jemalloc")
-            yield dataclasses.replace(one, name="stock, jemalloc for all", variables=(*one.variables, ("PYTHONMALLOC", "malloc")))
+    library = peers.installed_libraries().get("libjemalloc.so.2")
+    if library:
+        preload = "LD_PRELOAD", library
+        yield dataclasses.replace(stock, name="stock, jemalloc", variables=(preload,))
+        yield dataclasses.replace(stock, name="stock, jemalloc for all", variables=(preload, ("PYTHONMALLOC", "malloc")))
+    else:
+        bench.note("jemalloc is missing (apt: libjemalloc2)")
     yield host
     yield dataclasses.replace(host, name="pyhost --retain small", options=("--retain", "small"))
 
