@@ -12,17 +12,18 @@ use pyhost_record::json::Json;
 use std::ffi::{CString, OsString, c_int};
 use std::os::{fd::AsRawFd, unix::ffi::OsStringExt};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
-/// The nanoseconds that the process's end waits for the command's.
+/// How long after the command's start the process's end waits for it, in nanoseconds. Later another process may have its number.
 const PATIENCE: u64 = 10_000_000_000;
 
 pyhost_os::state! {
     static STATE: AtExhausted {
         command: OnceLock<Command> = OnceLock::new(),
-        has_started: AtomicBool = AtomicBool::new(false),
-        /// The command's process; 0 without one.
+        /// The command's process; 0 before it has started, -1 once nobody waits for it.
         process: AtomicI32 = AtomicI32::new(0),
+        /// When it started, in nanoseconds.
+        begun: AtomicU64 = AtomicU64::new(0),
     }
 }
 
@@ -52,9 +53,11 @@ pub fn start(describe: impl FnOnce(&mut Json<'_, Descriptor>)) {
     let Some(command) = STATE.command.get() else {
         return;
     };
-    if STATE.has_started.swap(true, Relaxed) {
+    let first = STATE.process.compare_exchange(0, -1, Relaxed, Relaxed);
+    if first.is_err() {
         return;
     }
+    STATE.begun.store(clock::monotonic(), Relaxed);
     match started(command, describe) {
         Ok(process) => STATE.process.store(process, Relaxed),
         Err(error) => notice(format_args!(
@@ -95,23 +98,23 @@ fn started(
     }
 }
 
-/// Waits for the command's end, [`PATIENCE`] at most: with the first process of a container everything ends. Any thread, also from a
-/// signal handler.
+/// Waits for the command's end, as long as [`PATIENCE`] says: with the first process of a container everything ends. Any thread, also
+/// from a signal handler.
 pub fn wait() {
-    let started = STATE.process.swap(0, Relaxed);
-    if started == 0 {
+    let started = STATE.process.swap(-1, Relaxed);
+    let since = clock::monotonic() - STATE.begun.load(Relaxed);
+    if started <= 0 || since >= PATIENCE {
         return;
     }
     let process = Watched::of(started);
-    if !clock::wait_until(PATIENCE, 5_000_000, || process.has_ended()) {
+    if !clock::wait_until(PATIENCE - since, 5_000_000, || process.has_ended()) {
         notice(format_args!(
-            "--at-exhausted: the command, process {started}, runs for more than 10 s; it is left alone"
+            "--at-exhausted: the command, process {started}, runs for 10 s; it is left alone"
         ));
     }
 }
 
 /// In a child of a fork: the command was its parent's.
 pub fn forked() {
-    STATE.has_started.store(false, Relaxed);
     STATE.process.store(0, Relaxed);
 }

@@ -178,7 +178,7 @@ Run a command at the first refusal of a cap
 By /bin/sh, once in a process, with the refusal, the accounts, the
 largest blocks and, with --lines, the lines with the most live bytes as
 JSON on its standard input. Its output goes to stderr. The script goes
-on meanwhile; at its end the command has ten seconds" {
+on meanwhile; its end waits for the command, for ten seconds at most" {
         at_exhausted: Command, ""
     }
     ["Observation"]
