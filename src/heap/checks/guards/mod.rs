@@ -237,9 +237,8 @@ impl Record {
 /// In words, with the bytes that the program has asked for.
 impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let account = self.account();
-        let asked = out_of_bounds::asked_of(account, self.size());
-        let (asked, name) = (asked, account.name());
+        let asked = out_of_bounds::asked_of(self.account(), self.size());
+        let name = self.account().name();
         let made = self.made.get().after("allocated at");
         write!(
             out,
