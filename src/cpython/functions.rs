@@ -709,6 +709,7 @@ pub fn allocator(
 }
 
 /// A table of functions that CPython allocates by, kept once for all threads.
+#[derive(derive_more::Deref)]
 pub struct KeptTable<T>(OnceLock<T>);
 // SAFETY: function pointers, and a context that CPython itself shares between threads.
 unsafe impl Sync for KeptTable<PyMemAllocatorEx> {}
@@ -722,16 +723,6 @@ impl<T> KeptTable<T> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         KeptTable(OnceLock::new())
-    }
-
-    /// The table, if one is kept.
-    pub fn get(&self) -> Option<&T> {
-        self.0.get()
-    }
-
-    /// Keeps a table; an error with it if one is kept already.
-    pub fn set(&self, table: T) -> Result<(), T> {
-        self.0.set(table)
     }
 }
 

@@ -68,17 +68,14 @@ pub fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
     let calls: Vec<NativeLine<'_>> = lines().filter_map(NativeLine::parse).collect();
     let libraries = calls.iter().map(|call| (call.library, call.build_id));
     let mut symbols = Symbols::new(libraries, started);
-    let mut out = Vec::new();
-    for line in lines() {
-        match NativeLine::parse(line) {
-            Some(call) => {
-                let places = symbols.of_call(call.library, call.function, call.offset);
-                out.extend_from_slice(shown(&call, &places).as_bytes());
-            }
-            None => out.extend_from_slice(line),
+    let named = lines().flat_map(|line| match NativeLine::parse(line) {
+        Some(call) => {
+            let places = symbols.of_call(call.library, call.function, call.offset);
+            shown(&call, &places).into_bytes()
         }
-    }
-    out
+        None => line.to_vec(),
+    });
+    named.collect()
 }
 
 /// A line for each function, the innermost first. Without a source line the build id stays: there may be one elsewhere.

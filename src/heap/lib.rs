@@ -26,6 +26,7 @@ mod tensorflow;
 mod threads;
 
 use call_site::CallSite;
+use ledger::index::{NATIVE, NUMPY};
 use ledger::{Account, Gils};
 use mimalloc::ffi::{self, Theap};
 use mimalloc::heaps::{self, HEAPS};
@@ -60,9 +61,6 @@ pub use sizes::{big_blocks, histogram, largest_classes};
 pub use system_memory::{address_limit, leak_check_addresses, retention};
 pub use tensorflow::{pool, region};
 pub use threads::{thread_pointers, thread_state::thread_id as thread_number};
-
-const NUMPY: usize = Account::Numpy as usize;
-const NATIVE: usize = Account::Native as usize;
 
 pyhost_os::state! {
     /// What was done before the first allocation, and whether blocks of the main heap are booked to `native` (`--malloc count`).

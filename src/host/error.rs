@@ -12,13 +12,7 @@ pub const CANNOT_START: i32 = 1;
 
 /// A failure of the host. Displays as one line without a full stop.
 #[derive(Debug, Display)]
-#[display("{kind}")]
-pub struct Error {
-    kind: Kind,
-}
-
-#[derive(Debug, Display)]
-enum Kind {
+pub enum Error {
     Option(String),
     #[display("cannot start: {_0}")]
     Start(Cow<'static, str>),
@@ -27,23 +21,19 @@ enum Kind {
 impl Error {
     /// A host option or variable is not what it should be; the text says which and what.
     pub fn option(text: impl Into<String>) -> Self {
-        Error {
-            kind: Kind::Option(text.into()),
-        }
+        Error::Option(text.into())
     }
 
     /// The host cannot start; the text says what failed.
     pub fn start(text: impl Into<Cow<'static, str>>) -> Self {
-        Error {
-            kind: Kind::Start(text.into()),
-        }
+        Error::Start(text.into())
     }
 
     /// The exit status that goes with the failure.
     pub fn exit_status(&self) -> i32 {
-        match self.kind {
-            Kind::Option(_) => BAD_OPTION,
-            Kind::Start(_) => CANNOT_START,
+        match self {
+            Error::Option(_) => BAD_OPTION,
+            Error::Start(_) => CANNOT_START,
         }
     }
 }

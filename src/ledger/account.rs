@@ -25,6 +25,20 @@ pub enum Account {
     Pooled = 7,
 }
 
+/// The indices of accounts, for what is generic over them.
+#[allow(missing_docs)]
+pub mod index {
+    use super::Account;
+
+    pub const RAW: usize = Account::Raw as usize;
+    pub const MEM: usize = Account::Mem as usize;
+    pub const OBJ: usize = Account::Obj as usize;
+    pub const ARENA: usize = Account::Arena as usize;
+    pub const NUMPY: usize = Account::Numpy as usize;
+    pub const NATIVE: usize = Account::Native as usize;
+    pub const POOLED: usize = Account::Pooled as usize;
+}
+
 /// Who makes the requests of an account: what a refusal comes to, and how far small requests may go into a cap's reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {

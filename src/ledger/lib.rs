@@ -29,7 +29,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use account::{ACCOUNTS, Account, Asker, REPORTED};
+pub use account::{ACCOUNTS, Account, Asker, REPORTED, index};
 pub use booking::Gils;
 pub use ceiling::{Reach, Scope};
 pub use segment::{Marks, Others, Peaks};

@@ -4,7 +4,7 @@
 use super::ceiling::{Reach, Scope};
 use super::segment::{Others, Peaks};
 use super::shared::{Ledger, SLOTS};
-use super::{account::Account, booking::Gils, layout::Zeros, slot::Slot};
+use super::{account::Account, account::index::*, booking::Gils, layout::Zeros, slot::Slot};
 use proptest::{collection, prelude::*};
 use pyhost_testing::Random;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst, fence};
@@ -25,17 +25,11 @@ const fn rounds(wanted: u64) -> u64 {
     }
 }
 
-trait Sizes {
-    /// Mostly small sizes, at times large ones, as programs ask.
-    fn size(&mut self) -> usize;
-}
-
-impl Sizes for Random {
-    fn size(&mut self) -> usize {
-        match self.below(100) {
-            0 => 1 << (10 + self.below(14)),
-            _ => 8 * (1 + self.below(64)),
-        }
+/// Mostly small sizes, at times large ones, as programs ask.
+fn size(random: &mut Random) -> usize {
+    match random.below(100) {
+        0 => 1 << (10 + random.below(14)),
+        _ => 8 * (1 + random.below(64)),
     }
 }
 
@@ -67,7 +61,7 @@ fn change<const A: usize>(
     gils: &Gils,
 ) -> i64 {
     if random.below(100) < 55 || blocks.is_empty() {
-        let bytes = random.size();
+        let bytes = size(random);
         book::<A>(ledger, slot, bytes, gils);
         blocks.push(bytes);
         return bytes as i64;
@@ -76,14 +70,6 @@ fn change<const A: usize>(
     release::<A>(ledger, slot, bytes, gils);
     -(bytes as i64)
 }
-
-const RAW: usize = Account::Raw as usize;
-const MEM: usize = Account::Mem as usize;
-const OBJ: usize = Account::Obj as usize;
-const ARENA: usize = Account::Arena as usize;
-const NUMPY: usize = Account::Numpy as usize;
-const NATIVE: usize = Account::Native as usize;
-const POOLED: usize = Account::Pooled as usize;
 
 /// What a thread does, of three that take turns under a GIL.
 #[derive(Clone, Debug)]
@@ -247,7 +233,7 @@ fn many_threads_lose_nothing_and_no_peak_is_low_while_segments_end() {
             let mut blocks = Vec::new();
             for _ in 0..rounds(100_000) {
                 if random.below(2) == 0 || blocks.is_empty() {
-                    let bytes = random.size();
+                    let bytes = size(&mut random);
                     book::<NATIVE>(ledger, slot, bytes, &ONE_GIL);
                     seen.add(bytes);
                     blocks.push(bytes);
@@ -526,12 +512,8 @@ fn releases_at_the_ceiling<const A: usize>(bytes: usize) {
 
 #[test]
 fn a_release_at_the_ceiling_raises_no_peak_above_it() {
-    let sizes: &[usize] = if cfg!(miri) {
-        &[4096]
-    } else {
-        &[16, 128, 4096]
-    };
-    for &bytes in sizes {
+    let sizes = [4096, 128, 16].into_iter();
+    for bytes in sizes.take(if cfg!(miri) { 1 } else { 3 }) {
         releases_at_the_ceiling::<RAW>(bytes);
         releases_at_the_ceiling::<OBJ>(bytes);
         releases_at_the_ceiling::<NATIVE>(bytes);
@@ -548,11 +530,8 @@ fn what_other_threads_allocate_is_noted() {
     assert_eq!(ledger.others_since(&marks, own), Others::default());
     book::<NATIVE>(ledger, other, 100, &ONE_GIL);
     book::<NATIVE>(ledger, other, 100, &ONE_GIL);
-    let expected = Others {
-        threads: 1,
-        blocks: 2,
-    };
-    assert_eq!(ledger.others_since(&marks, own), expected);
+    let Others { threads, blocks } = ledger.others_since(&marks, own);
+    assert_eq!((threads, blocks), (1, 2));
 }
 
 #[test]

@@ -242,13 +242,8 @@ mod tests {
         let turns = if cfg!(miri) { 20 } else { 20_000 };
         let running = AtomicBool::new(true);
         std::thread::scope(|scope| {
-            let writers: Vec<_> = (1..=2)
-                .map(|number| {
-                    let latest = &latest;
-                    scope
-                        .spawn(move || (0..turns).for_each(|turn| latest.set(&[number * turn; 64])))
-                })
-                .collect();
+            let write = |number: u64| (0..turns).for_each(|turn| latest.set(&[number * turn; 64]));
+            let writers = [1, 2].map(|number| scope.spawn(move || write(number)));
             for _ in 0..2 {
                 scope.spawn(|| {
                     while running.load(Relaxed) {
@@ -258,9 +253,9 @@ mod tests {
                     }
                 });
             }
-            writers
-                .into_iter()
-                .for_each(|writer| writer.join().unwrap());
+            for writer in writers {
+                writer.join().unwrap();
+            }
             running.store(false, Relaxed);
         });
         // A reader that held it without a processor may have kept all of theirs away.

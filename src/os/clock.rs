@@ -1,16 +1,13 @@
 //! Moments: nanoseconds of the system's clocks. Neither allocates nor locks.
 
-use crate::calls;
+use crate::{calls, mapping::FromZeros};
 use humantime::{format_rfc3339_seconds, parse_rfc3339};
 use std::fmt::{self, Display};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The time of a clock in nanoseconds; 0 if the clock does not exist.
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec::zeroed();
     calls::clock_gettime(clock, &mut time);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -385,7 +385,8 @@ pub fn lock_region(file: &impl AsRawFd) -> Result<(), Errno> {
     done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &whole) })
 }
 
-fn done(result: c_int) -> Result<(), Errno> {
+/// The outcome of a call that returns 0, or else has set `errno`.
+pub(crate) fn done(result: c_int) -> Result<(), Errno> {
     match result {
         0 => Ok(()),
         _ => Err(Errno::last()),

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno::{Errno, KeptErrno};
-use crate::{calls, system_call::silent_system_call};
+use crate::{calls, file::done, system_call::silent_system_call};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
@@ -254,17 +254,12 @@ pub fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
 /// Locks whole pages of memory, each as soon as it is touched, or unlocks them (mlock2(2)).
 pub fn lock(start: *mut u8, bytes: usize, is_wanted: bool) -> Result<(), Errno> {
     // SAFETY: contents and access stay, whatever is mapped there.
-    let result = unsafe {
+    done(unsafe {
         match is_wanted {
             true => libc::mlock2(start.cast(), bytes, libc::MLOCK_ONFAULT),
             false => libc::munlock(start.cast(), bytes),
         }
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Errno::last())
-    }
+    })
 }
 
 /// Gives the whole pages of a piece of memory back to the system, after which they read as zeros. Returns which of its bytes
@@ -368,7 +363,7 @@ macro_rules! from_zeros {
 
 from_zeros! {
     bool, u8, u16, u32, u64, usize, i32, i64, AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicUsize, AtomicU64, calls::Status, libc::sigset_t, libc::sigaction, libc::stack_t, libc::msghdr,
-    libc::sysinfo, libc::rusage, calls::Limit, libc::flock,
+    libc::sysinfo, libc::rusage, libc::timespec, calls::Limit, libc::flock,
 }
 
 #[cfg(target_env = "gnu")]

@@ -72,11 +72,7 @@ impl SignalSet {
 
     /// Receives those that are pending, of which each is blocked.
     pub fn receive_pending(&self) {
-        let no_time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        while calls::sigtimedwait(&self.0, None, &no_time) > 0 {}
+        while calls::sigtimedwait(&self.0, None, &libc::timespec::zeroed()) > 0 {}
     }
 }
 

@@ -207,11 +207,8 @@ impl Here {
 
 /// Whether a process holds the lock of a file (`flock`); a file that cannot be opened is taken for locked.
 fn is_locked(path: &Path) -> bool {
-    let Ok(file) = crate::open(path) else {
-        return true;
-    };
     // What this locks, closing it unlocks.
-    pyhost_os::file::lock(&file, libc::LOCK_SH).is_err()
+    !crate::open(path).is_ok_and(|file| file::lock(&file, libc::LOCK_SH).is_ok())
 }
 
 /// The directory where none is named: below `XDG_RUNTIME_DIR`, else in `/dev/shm`. In memory, both.

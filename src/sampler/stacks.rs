@@ -26,7 +26,7 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// A call of Python.
-    pub fn of(file: &'a str, function: &'a str, line: u32) -> Self {
+    pub const fn of(file: &'a str, function: &'a str, line: u32) -> Self {
         Call {
             file: file.as_bytes(),
             function: function.as_bytes(),
@@ -97,18 +97,13 @@ const NODES: usize = 1 << 21;
 /// Nodes above the bound for stacks that are cut to their innermost call: one for each call.
 const CUT_NODES: usize = FRAMES + 1;
 /// The outermost call of a stack that is cut.
-const OTHERS: Call<'_> = Call {
-    file: b"<other stacks>",
-    function: b"other stacks",
-    line: 0,
-    native: None,
-};
+const OTHERS: Call<'_> = Call::of("<other stacks>", "other stacks", 0);
 
 /// The number of the stack without a call.
 pub const EMPTY: u32 = u32::MAX;
 
 /// A call that was read before: the frame of a [`Step::Numbered`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Known {
     number: u64,
     frame: u32,
@@ -199,11 +194,7 @@ impl Stacks {
             Step::Numbered(number, read) => (number, read),
         };
         if self.known.is_empty() {
-            let nothing = Known {
-                number: 0,
-                frame: 0,
-            };
-            self.known = MmapVec::filled(KNOWN, nothing).unwrap_or_default();
+            self.known = MmapVec::filled(KNOWN, Known::default()).unwrap_or_default();
         }
         let place = number as usize % KNOWN;
         if let Some(known) = self.known.get(place)

@@ -12,6 +12,14 @@ fn block(address: usize, account: u8, weight: Weight) -> Allocation {
     Allocation::of(address, account, weight)
 }
 
+/// A block of as many bytes, each of them sampled, that came at a moment.
+fn came(moment: u64, address: usize, bytes: usize) -> Allocation {
+    Allocation {
+        moment,
+        ..block(address, 0, whole(bytes))
+    }
+}
+
 const SECOND: u64 = 1_000_000_000;
 
 impl Samples {
@@ -24,7 +32,7 @@ impl Samples {
 }
 
 /// A weight of as many bytes, each of them sampled.
-fn whole(bytes: usize) -> Weight {
+pub fn whole(bytes: usize) -> Weight {
     Weight::new(bytes, bytes, 1)
 }
 
@@ -372,16 +380,9 @@ fn a_site_has_one_thread_and_further_names_than_the_table_has_are_one() {
 fn the_age_is_the_mean_of_the_live_bytes() {
     let mut samples = Samples::new(1, 9);
     samples.begin_at(5 * SECOND);
-    let mut add = |address, bytes, moment| {
-        let allocation = Allocation {
-            moment,
-            ..block(address, 0, whole(bytes))
-        };
-        samples.add_at(allocation, &[]);
-    };
-    add(1, 300, 5 * SECOND);
-    add(2, 100, 9 * SECOND);
-    add(3, 1_000_000, 6 * SECOND);
+    samples.add_at(came(5 * SECOND, 1, 300), &[]);
+    samples.add_at(came(9 * SECOND, 2, 100), &[]);
+    samples.add_at(came(6 * SECOND, 3, 1_000_000), &[]);
     samples.remove(3);
     let site = samples.sites().next().unwrap();
     let age = |samples: &Samples| samples.age_seconds(site);
@@ -651,19 +652,18 @@ fn scarce(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<Ato
 fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
     let mut samples = Samples::new(1, 9);
     assert!(samples.publish_by(scarce));
-    let mut line = 0;
-    let mut add = |samples: &mut Samples, moment: u64| {
-        line += 1;
-        let block = Allocation {
-            moment,
-            ..block(line, 1, whole(10))
-        };
-        samples.add_at(block, &[call("a.py", "f", line as u32)]);
+    let add = |samples: &mut Samples, moment: u64| {
+        let line = samples.counts().0 as usize + 1;
+        let calls = [call("a.py", "f", line as u32)];
+        samples.add_at(came(moment, line, 10), &calls);
     };
-    HAS_ROOM.store(false, Relaxed);
-    while samples.published.is_some() {
-        add(&mut samples, SECOND);
-    }
+    let fill = |samples: &mut Samples, moment: u64| {
+        HAS_ROOM.store(false, Relaxed);
+        while samples.published.is_some() {
+            add(samples, moment);
+        }
+    };
+    fill(&mut samples, SECOND);
     let at_refusal = samples.counts().0;
     HAS_ROOM.store(true, Relaxed);
     // The system is not asked with each sample.
@@ -674,10 +674,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
     assert_eq!(read.counts(), (at_refusal + 2, 0));
     assert!(read.bytes(View::Live).iter().all(|&bytes| bytes == 10));
     // Refused for long, it is asked for about once a minute, and at the end at once.
-    HAS_ROOM.store(false, Relaxed);
-    while samples.published.is_some() {
-        add(&mut samples, 3 * SECOND);
-    }
+    fill(&mut samples, 3 * SECOND);
     for second in 4..1000 {
         add(&mut samples, second * SECOND);
     }
@@ -689,10 +686,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
         }
     }
     assert!(samples.published.is_some() && samples.counts().0 > before);
-    HAS_ROOM.store(false, Relaxed);
-    while samples.published.is_some() {
-        add(&mut samples, 1064 * SECOND);
-    }
+    fill(&mut samples, 1064 * SECOND);
     HAS_ROOM.store(true, Relaxed);
     samples.end(1064 * SECOND);
     assert!(samples.published.is_some());

@@ -345,12 +345,8 @@ impl Units {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use crate::{chance::Chance, tests::whole};
     use std::collections::HashMap;
-
-    fn whole(bytes: usize) -> Weight {
-        Weight::new(bytes, bytes, 1)
-    }
 
     #[test]
     fn sums_of_units_are_those_of_a_naive_oracle() {

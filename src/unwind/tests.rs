@@ -13,6 +13,12 @@ fn calls() -> Vec<Call> {
     room
 }
 
+/// The function of each call, and where its stack ends.
+fn outline(calls: &[Call]) -> Vec<(usize, usize)> {
+    let calls = calls.iter();
+    calls.map(|call| (call.function, call.stack_end)).collect()
+}
+
 #[test]
 fn the_callers_are_found_up_to_the_start_of_the_thread() {
     #[inline(never)]
@@ -47,11 +53,7 @@ fn a_walk_by_rules_that_are_known_finds_what_the_first_one_found() {
     let thread = std::thread::spawn(twice);
     let [first, second] = thread.join().unwrap();
     assert!(first.len() > 4, "{first:?}");
-    let of = |calls: &[Call]| -> Vec<_> {
-        let calls = calls.iter();
-        calls.map(|call| (call.function, call.stack_end)).collect()
-    };
-    assert_eq!(of(&first), of(&second));
+    assert_eq!(outline(&first), outline(&second));
 }
 
 // A function that has its caller's stack pointer in rbx alone, as one that aligns its stack may, calls its second argument
@@ -97,14 +99,10 @@ fn a_caller_that_needs_a_register_no_rule_keeps_is_found_by_each_walk() {
         })
     }
     let [first, second] = std::thread::spawn(twice).join().unwrap();
-    let of = |calls: &[Call]| -> Vec<_> {
-        let calls = calls.iter();
-        calls.map(|call| (call.function, call.stack_end)).collect()
-    };
     let is_it = |call: &Call| call.function == pyhost_test_by_rbx as *const () as usize;
     let place = first.iter().position(is_it).unwrap();
     assert!(first.len() > place + 3, "{first:?}");
-    assert_eq!(of(&first), of(&second));
+    assert_eq!(outline(&first), outline(&second));
 }
 
 #[test]

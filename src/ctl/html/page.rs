@@ -176,6 +176,14 @@ mod tests {
         assert_eq!(digest(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
     }
 
+    /// A full report whose values were changed, and its text.
+    fn changed(change: &mut dyn FnMut(&mut Value)) -> (Report, String) {
+        let mut value = serde_json::from_str(super::super::SAMPLE).unwrap();
+        each(&mut value, change);
+        let json = value.to_string();
+        (serde_json::from_str(&json).unwrap(), json)
+    }
+
     /// Changes a value and all that are in it.
     fn each(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
         change(value);
@@ -189,15 +197,11 @@ mod tests {
     #[test]
     fn text_of_others_is_escaped_wherever_it_stands() {
         let evil = "<img src=x onerror=alert(1)>'\"&</script><!--<script>alert(1)</script>\u{2028}\u{202e}\u{1f600}\0";
-        // Every text of a full report becomes hostile.
-        let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
-        each(&mut value, &mut |value| {
+        let (report, json) = changed(&mut |value| {
             if let Value::String(text) = value {
                 *text = evil.to_owned();
             }
         });
-        let json = value.to_string();
-        let report: Report = serde_json::from_str(&json).unwrap();
         let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
         let page = page(&report, &json, None, Some(&baseline)).unwrap();
         assert_eq!(page.matches("<script").count(), 4);
@@ -211,14 +215,11 @@ mod tests {
     #[test]
     fn figures_may_be_as_large_as_they_can() {
         for number in [i64::MAX, i64::MIN, -1] {
-            let mut value: Value = serde_json::from_str(super::super::SAMPLE).unwrap();
-            each(&mut value, &mut |value| {
+            let (report, json) = changed(&mut |value| {
                 if value.is_number() {
                     *value = number.into();
                 }
             });
-            let json = value.to_string();
-            let report: Report = serde_json::from_str(&json).unwrap();
             let sample = format!(
                 "{{\"t\":0.5,\"resident\":{number},\"total\":{number},\"a\":{number},\"b\":{number}}}"
             );

@@ -152,14 +152,12 @@ impl Display for Subject<'_> {
         match self {
             Subject::Line {
                 file,
-                line: 0,
-                function,
-            } => write!(out, "{file} in {function}"),
-            Subject::Line {
-                file,
                 line,
                 function,
-            } => write!(out, "{file}:{line} in {function}"),
+            } => match line {
+                0 => write!(out, "{file} in {function}"),
+                _ => write!(out, "{file}:{line} in {function}"),
+            },
             Subject::Function { file, function } => write!(out, "{function} ({file})"),
             Subject::Named(name) | Subject::Unnamed(name) => out.write_str(name),
             Subject::Stack { call, .. } => Subject::of_call(call).fmt(out),

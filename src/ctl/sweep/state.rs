@@ -198,9 +198,7 @@ mod tests {
             assert!(state.keep(number, &run(end)).is_ok());
         }
         // Two sweeps cannot write to it at once.
-        let Err(Failure(text)) = State::open(&path, &command) else {
-            panic!("opened twice")
-        };
+        let Failure(text) = State::open(&path, &command).err().unwrap();
         assert!(text.ends_with("is in use by another sweep"), "{text}");
         drop(state);
         let whole = std::fs::read(&path).unwrap();
@@ -254,9 +252,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, content).unwrap();
-            let Err(Failure(text)) = State::open(&path, &command) else {
-                panic!("{content}")
-            };
+            let Failure(text) = State::open(&path, &command).err().expect(content);
             assert_eq!(text, format!("--resume: '{}' {reason}", path.display()));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
         }

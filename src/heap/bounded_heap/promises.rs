@@ -27,17 +27,11 @@ const COUNT: usize = 256;
 /// A promise by its place and its number, which no later one at that place has.
 type Name = super::Promise;
 
-struct ThreadPromises {
-    /// The room that was kept for the calling thread.
-    own: Cell<Option<Name>>,
-    /// The room that the calling thread reserved for the last thread that it made.
-    given: Cell<Option<Name>>,
-}
-
 thread_local! {
-    static THREAD: ThreadPromises = const {
-        ThreadPromises { own: Cell::new(None), given: Cell::new(None) }
-    };
+    /// The room that was kept for the calling thread.
+    static OWN: Cell<Option<Name>> = const { Cell::new(None) };
+    /// The room that the calling thread reserved for the last thread that it made.
+    static GIVEN: Cell<Option<Name>> = const { Cell::new(None) };
 }
 
 pub struct Promises {
@@ -59,7 +53,7 @@ impl Promises {
 
     /// Bytes that are kept for others than the calling thread.
     pub fn of_others(&self) -> u64 {
-        self.sum - self.left(THREAD.with(|thread| thread.own.get()))
+        self.sum - self.left(OWN.get())
     }
 
     fn left(&self, name: Option<Name>) -> u64 {
@@ -80,7 +74,7 @@ impl Promises {
 
     /// Takes what the calling thread has committed off its promise.
     pub fn use_up(&mut self, bytes: u64) {
-        let own = THREAD.with(|thread| thread.own.get());
+        let own = OWN.get();
         let left = self.left(own).saturating_sub(bytes);
         let is_through = left + STEPS <= NEED;
         self.set(own, if is_through { 0 } else { left });
@@ -88,13 +82,13 @@ impl Promises {
 
     /// Takes back what was kept for the calling thread, which ends.
     pub fn end(&mut self) {
-        self.set(THREAD.with(|thread| thread.own.take()), 0);
+        self.set(OWN.take(), 0);
     }
 
     /// Takes back what was kept for the last thread that the calling one made.
     /// That one may not have begun yet, then it stays.
     pub fn settle(&mut self) {
-        let given = THREAD.with(|thread| thread.given.take());
+        let given = GIVEN.take();
         if self.left(given) + MOST_STEPS <= NEED {
             self.set(given, 0);
         }
@@ -102,7 +96,7 @@ impl Promises {
 
     /// Takes back what was kept for a thread that could not be made.
     pub fn withdraw(&mut self) {
-        self.set(THREAD.with(|thread| thread.given.take()), 0);
+        self.set(GIVEN.take(), 0);
     }
 
     /// Keeps room for a thread that the calling one makes; a name of nothing if too many are made at once.
@@ -116,7 +110,7 @@ impl Promises {
             }
             None => (0, self.latest),
         };
-        THREAD.with(|thread| thread.given.set(Some(name)));
+        GIVEN.set(Some(name));
         name
     }
 
@@ -129,7 +123,7 @@ impl Promises {
 
 /// The calling thread is the one that room was kept for.
 pub fn take(name: Name) {
-    THREAD.with(|thread| thread.own.set(Some(name)));
+    OWN.set(Some(name));
 }
 
 #[cfg(test)]
@@ -144,13 +138,13 @@ mod tests {
         take(name);
         assert_eq!(promises.of_others(), 0);
         promises.use_up(SLICE as u64);
-        THREAD.with(|thread| thread.own.set(None));
+        OWN.set(None);
         promises.settle();
         assert_eq!(promises.of_others(), NEED - SLICE as u64);
-        THREAD.with(|thread| thread.given.set(Some(name)));
+        GIVEN.set(Some(name));
         take(name);
         promises.use_up(MOST_STEPS);
-        THREAD.with(|thread| thread.own.set(None));
+        OWN.set(None);
         promises.settle();
         assert_eq!(promises.of_others(), 0);
         // A name of before does not reach what is at its place now.
@@ -160,7 +154,7 @@ mod tests {
         assert_eq!(promises.of_others(), NEED);
         take(next);
         promises.use_up(STEPS);
-        THREAD.with(|thread| thread.own.set(None));
+        OWN.set(None);
         assert_eq!(promises.of_others(), 0);
         promises.keep();
         promises.withdraw();
@@ -171,6 +165,6 @@ mod tests {
         assert_eq!(promises.of_others(), 0);
         promises.forget();
         assert_eq!(promises.of_others(), 0);
-        THREAD.with(|thread| thread.own.set(None));
+        OWN.set(None);
     }
 }

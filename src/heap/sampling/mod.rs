@@ -17,6 +17,7 @@ mod probes;
 mod units;
 
 use crate::host::{Host, host};
+use crate::ledger::index::{MEM, OBJ, RAW};
 use crate::ledger::{Account, HEADER, LEDGER, Scope};
 use crate::mimalloc::ffi::{self, Theap};
 use crate::mimalloc::gate::{self, Inside};
@@ -367,9 +368,9 @@ pub(crate) fn pop_any(account: Account, size: usize, zero: bool) -> *mut u8 {
         }
     }
     match account {
-        Account::Raw => choose::<{ Account::Raw as usize }>(size, zero),
-        Account::Mem => choose::<{ Account::Mem as usize }>(size, zero),
-        Account::Obj => choose::<{ Account::Obj as usize }>(size, zero),
+        Account::Raw => choose::<RAW>(size, zero),
+        Account::Mem => choose::<MEM>(size, zero),
+        Account::Obj => choose::<OBJ>(size, zero),
         Account::Native if counts(account) => choose::<NATIVE>(size, zero),
         _ => null_mut(),
     }

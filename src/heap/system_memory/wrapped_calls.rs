@@ -49,31 +49,24 @@ unsafe fn map(
     found
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_mmap(
-    start: *mut c_void,
-    size: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: c_long,
-) -> *mut c_void {
-    // SAFETY: the caller's duties.
-    unsafe { map(start, size, access, flags, file, offset) }
+/// The functions of C that map, by the types of their offsets.
+macro_rules! wrap_map {
+    ($($name:ident: $offset:ty),*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            start: *mut c_void,
+            size: usize,
+            access: c_int,
+            flags: c_int,
+            file: c_int,
+            offset: $offset,
+        ) -> *mut c_void {
+            // SAFETY: the caller's duties.
+            unsafe { map(start, size, access, flags, file, offset) }
+        }
+    )*};
 }
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_mmap64(
-    start: *mut c_void,
-    size: usize,
-    access: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: i64,
-) -> *mut c_void {
-    // SAFETY: the caller's duties.
-    unsafe { map(start, size, access, flags, file, offset) }
-}
+wrap_map!(__wrap_mmap: c_long, __wrap_mmap64: i64);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_munmap(start: *mut c_void, size: usize) -> c_int {

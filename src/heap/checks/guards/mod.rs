@@ -32,7 +32,7 @@ pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::{fmt, ops::Range, ptr::null_mut};
+use std::{ops::Range, ptr::null_mut};
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
@@ -231,20 +231,6 @@ impl Record {
         // SAFETY: a byte of a live block, which only a bug of the program's frees meanwhile.
         let byte = |index| unsafe { self.start().add(index).read_volatile() };
         out_of_bounds::damage_of_hooks(self.size(), are_laid, byte)
-    }
-}
-
-/// In words, with the bytes that the program has asked for.
-impl fmt::Display for Record {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let account = self.account();
-        let asked = out_of_bounds::asked_of(account, self.size());
-        let (asked, name) = (asked, account.name());
-        let made = self.made.get().after("allocated at");
-        write!(
-            out,
-            "a guarded block of {asked} bytes of the account {name}{made}"
-        )
     }
 }
 

@@ -4,7 +4,9 @@
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
 //! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
-use crate::{call_site::CallSiteCell, ledger::Account, mimalloc::ffi::IS_64_BIT};
+use crate::{call_site::CallSiteCell, checks::out_of_bounds::asked_of};
+use crate::{ledger::Account, mimalloc::ffi::IS_64_BIT};
+use derive_more::Display;
 use pyhost_os::mapping::{Mapped, Mapping};
 use pyhost_os::zeros_are_valid;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -32,7 +34,14 @@ const SLOTS: usize = 32768;
 /// Bytes of a class, at most; what exceeds the pages of one slot alone.
 const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 
-/// The record of a slot.
+/// The record of a slot. Displays as its block, with the bytes that the program has asked for.
+#[derive(Display)]
+#[display(
+    "a guarded block of {} bytes of the account {}{}",
+    asked_of(self.account(), self.size()),
+    self.account().name(),
+    self.made.get().after("allocated at")
+)]
 #[repr(C, align(64))]
 pub struct Record {
     pub state: AtomicU32,

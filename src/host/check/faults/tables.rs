@@ -3,14 +3,9 @@
 
 use super::fails_of;
 use crate::cpython::functions::{KeptTable, Pointer};
-use crate::ledger::Account;
+use crate::ledger::index::{ARENA, MEM, OBJ, RAW};
 use pyo3::ffi::{PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ptr::null_mut;
-
-const RAW: usize = Account::Raw as usize;
-const MEM: usize = Account::Mem as usize;
-const OBJ: usize = Account::Obj as usize;
-const ARENA: usize = Account::Arena as usize;
 
 pyhost_os::state! {
     /// The tables beneath those that inject failures.

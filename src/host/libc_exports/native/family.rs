@@ -9,12 +9,11 @@
 use super::next::{self, call};
 use super::{Mode, mode};
 use crate::heap::{self, Reallocated, checked_requests};
-use crate::{check::faults, errno::Errno, ledger::Account};
+use crate::ledger::{Account, index::NATIVE};
+use crate::{check::faults, errno::Errno};
 use pyhost_os::mapping::page_size;
 use std::ffi::{c_int, c_void};
 use std::{mem::MaybeUninit, ptr::null_mut};
-
-pub(super) const NATIVE: usize = Account::Native as usize;
 
 #[inline(always)]
 pub(super) fn or_no_memory(pointer: *mut u8) -> *mut u8 {

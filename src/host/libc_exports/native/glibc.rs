@@ -7,7 +7,7 @@ use super::next::{self, call};
 use super::{Mode, mode};
 use crate::descriptor::Descriptor;
 use crate::heap::{self, big_blocks};
-use crate::ledger::{Account, LEDGER};
+use crate::ledger::{Account, LEDGER, index::NATIVE};
 use pyhost_os::mapping::{FromZeros, page_size};
 use std::{ffi::c_int, fmt::Write, ptr::null_mut};
 
@@ -156,7 +156,7 @@ unsafe extern "C" fn __libc_free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
     unsafe {
         if !family::free_own(pointer) {
-            next::free_by::<{ family::NATIVE }>(&next::LIBC_FREE, pointer);
+            next::free_by::<NATIVE>(&next::LIBC_FREE, pointer);
         }
     }
 }

@@ -6,12 +6,11 @@
 
 use super::{Mode, mode};
 use crate::heap::{self, Reallocated};
-use crate::ledger::Account;
+use crate::ledger::index::NATIVE;
 use pyhost_os::reserve::Reserve;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 
-const NATIVE: usize = Account::Native as usize;
 /// The alignment of every block.
 const NATURAL_ALIGNMENT: usize = 16;
 

@@ -10,7 +10,8 @@ use super as hooks;
 use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::heap::{checked_blocks, out_of_bounds, sampling};
-use crate::{allocator::Allocator, check::faults, ledger::Account, process::loaded};
+use crate::ledger::index::{MEM, OBJ, RAW};
+use crate::{allocator::Allocator, check::faults, process::loaded};
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,10 +43,6 @@ pyhost_os::state! {
         debug_hooks: AtomicBool = AtomicBool::new(false),
     }
 }
-
-const RAW: usize = Account::Raw as usize;
-const MEM: usize = Account::Mem as usize;
-const OBJ: usize = Account::Obj as usize;
 
 /// The interpreter's own options and variables for the allocators.
 #[derive(Clone, Copy, Debug)]

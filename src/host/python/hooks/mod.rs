@@ -16,10 +16,9 @@ mod wrapped;
 
 use crate::cpython::functions::{Pointer, allocator};
 use crate::heap::{self, Reallocated};
-use crate::{ledger::Account, libc_exports::native::next, limit::caps};
+use crate::ledger::{Account, index::ARENA};
+use crate::{libc_exports::native::next, limit::caps};
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
-
-const ARENA: usize = Account::Arena as usize;
 
 /// The target of each table's `ctx`.
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;

@@ -17,15 +17,12 @@ use super as hooks;
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::cpython::pools;
 use crate::heap::{self, sampling};
-use crate::ledger::{Account, LEDGER};
+#[cfg(not(Py_GIL_DISABLED))]
+use crate::ledger::index::POOLED;
+use crate::ledger::{Account, LEDGER, index::ARENA, index::RAW};
 use crate::libc_exports::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ptr::null_mut;
-
-const RAW: usize = Account::Raw as usize;
-const ARENA: usize = Account::Arena as usize;
-#[cfg(not(Py_GIL_DISABLED))]
-const POOLED: usize = Account::Pooled as usize;
 
 /// `SMALL_REQUEST_THRESHOLD` of `obmalloc.c`.
 #[cfg(not(Py_GIL_DISABLED))]

@@ -7,11 +7,9 @@ use crate::check::faults::fails_of;
 use crate::heap::{
     self, Reallocated, array_blocks, checked_blocks, guards, placement, pool, region, sampling,
 };
-use crate::ledger::{Account, LEDGER};
+use crate::ledger::{Account, LEDGER, index::NUMPY};
 use crate::libc_exports::native::next;
 use std::{marker::PhantomData, ptr::null_mut};
-
-const NUMPY: usize = Account::Numpy as usize;
 
 pub type Reallocate = unsafe fn(*mut u8, usize) -> *mut u8;
 pub type Free = unsafe fn(*mut u8);

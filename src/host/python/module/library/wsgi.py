@@ -51,9 +51,8 @@ class _Body:
     def __next__(self):
         try:
             with self.unit:
-                if self.parts is not None:
-                    return next(self.parts)
-                self.parts = iter(self.body)
+                if self.parts is None:
+                    self.parts = iter(self.body)
                 return next(self.parts)
         except MemoryError:
             if self.fail is None or not self.unit.refused:
