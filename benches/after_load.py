@@ -146,8 +146,8 @@ def wait_for(process, port, command, log):
 
 
 def cell(values, unit):
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle:.{unit == 's'}f} {unit} ({low:.{unit == 's'}f} to {high:.{unit == 's'}f})"
+    low, middle, high = (f"{value:.{1 if unit == 's' else 0}f}" for value in (min(values), statistics.median(values), max(values)))
+    return f"{middle} {unit} ({low} to {high})"
 
 
 def main(arguments):

@@ -66,17 +66,17 @@ for _ in range(4):
 
 
 def time_limit():
-    verdict = pyhost.run("kept = bytearray(20 << 20)\nwhile True:\n    pass", seconds=1.5)
+    verdict = pyhost.run("kept = bytearray(20 << 20)\nwhile True:\n    pass", seconds=4)
     assert verdict.reason == "time" and verdict.error.endswith("KeyboardInterrupt\n") and verdict.seconds < 30, verdict
     assert verdict.lines[0]["line"] == 1 and verdict.lines[0]["bytes"] >= 20 * MIB, verdict
-    verdict = pyhost.run("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", seconds=1.5)
+    verdict = pyhost.run("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", seconds=4)
     assert (verdict.reason, verdict.status, verdict.lines) == ("time", -signal.SIGKILL, []), verdict
 
 
 def output():
     verdict = pyhost.run("import sys\nfor _ in range(4000):\n    sys.stdout.write('x' * 1000)\n'y' * 3_000_000")
     assert verdict.reason == "ok" and verdict.output == "x" * MIB and verdict.result == "'" + "y" * (MIB - 1), verdict.reason
-    verdict = pyhost.run("while True:\n    print('flood')", seconds=1)
+    verdict = pyhost.run("while True:\n    print('flood')", seconds=4)
     assert verdict.reason == "time" and len(verdict.output) == MIB, verdict.reason
 
 
