@@ -83,6 +83,14 @@ impl Errno {
     }
 }
 
+/// The outcome of a call that returns 0, or else has set `errno`.
+pub(crate) fn done(result: libc::c_int) -> Result<(), Errno> {
+    match result {
+        0 => Ok(()),
+        _ => Err(Errno::last()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

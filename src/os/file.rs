@@ -5,7 +5,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::{calls, errno::Errno, mapping::FromZeros};
+use crate::errno::{Errno, done};
+use crate::{calls, mapping::FromZeros};
 use crate::{signals::SignalSet, system_call::system_call};
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, RawFd};
@@ -383,14 +384,6 @@ pub fn lock_region(file: &impl AsRawFd) -> Result<(), Errno> {
     whole.l_whence = libc::SEEK_SET as libc::c_short;
     // SAFETY: the structure is the one that the command takes.
     done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &whole) })
-}
-
-/// The outcome of a call that returns 0, or else has set `errno`.
-pub(crate) fn done(result: c_int) -> Result<(), Errno> {
-    match result {
-        0 => Ok(()),
-        _ => Err(Errno::last()),
-    }
 }
 
 #[cfg(test)]

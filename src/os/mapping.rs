@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::errno::{Errno, KeptErrno};
-use crate::{calls, file::done, system_call::silent_system_call};
+use crate::errno::{Errno, KeptErrno, done};
+use crate::{calls, system_call::silent_system_call};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
