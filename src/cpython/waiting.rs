@@ -59,6 +59,7 @@ impl Waiting {
 }
 
 /// The threads that may wait.
+#[derive(Default)]
 struct Found {
     threads: [Option<Waiting>; MOST],
     count: usize,
@@ -82,11 +83,7 @@ impl Locks {
 
     /// `None` if there are too many.
     fn find(&self) -> Option<Found> {
-        let mut found = Found {
-            threads: [None; MOST],
-            count: 0,
-            is_contended: false,
-        };
+        let mut found = Found::default();
         let (mut thread, mut clock, mut is_still) = (null(), 0, 0);
         for asked in 0.. {
             // SAFETY: the locks are held, and the thread is null or of the list.

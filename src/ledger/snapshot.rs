@@ -6,7 +6,7 @@ use super::shared::Ledger;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One account's figures. Bytes are usable bytes: what the blocks really take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountFigures {
     /// Bytes allocated and not yet freed.
     pub live_bytes: u64,
@@ -24,21 +24,8 @@ pub struct AccountFigures {
     pub injected: u64,
 }
 
-impl AccountFigures {
-    /// Nothing booked.
-    pub const EMPTY: AccountFigures = AccountFigures {
-        live_bytes: 0,
-        peak_bytes: 0,
-        live_blocks: 0,
-        total_blocks: 0,
-        refused: 0,
-        failed: 0,
-        injected: 0,
-    };
-}
-
-/// The ledger at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The ledger at one moment; by default nothing is booked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     accounts: [AccountFigures; REPORTED.len()],
     /// Live bytes of all accounts of the total together.
@@ -48,13 +35,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Nothing booked.
-    pub const EMPTY: Snapshot = Snapshot {
-        accounts: [AccountFigures::EMPTY; REPORTED.len()],
-        total_live_bytes: 0,
-        total_peak_bytes: 0,
-    };
-
     /// One account's figures.
     pub fn account(&self, account: Account) -> &AccountFigures {
         &self.accounts[account as usize]
@@ -88,7 +68,7 @@ impl Ledger {
     /// The figures of this moment: exact if no thread is booking, else close. Sums wrap, since a
     /// ledger that was read from a file may hold anything.
     pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::EMPTY;
+        let mut snapshot = Snapshot::default();
         let mut total = 0i64;
         for &account in REPORTED {
             let (live, figures) = self.figures(account);

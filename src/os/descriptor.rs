@@ -92,12 +92,8 @@ impl Write for Descriptor {
 
 /// Waits until a descriptor takes more bytes; false if it does not in so many milliseconds.
 fn has_room(descriptor: c_int, milliseconds: c_int) -> bool {
-    let poll = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    file::wait(&mut [poll], milliseconds as u64 * 1_000_000) != Ok(0)
+    let mut polls = [file::awaited(descriptor, libc::POLLOUT)];
+    file::wait(&mut polls, milliseconds as u64 * 1_000_000) != Ok(0)
 }
 
 /// Calls `act`, which writes to a file, without the signals that a write sends: SIGPIPE if nobody

@@ -288,6 +288,15 @@ pub fn rewind(file: &impl AsRawFd) {
     calls::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
 }
 
+/// A file with the events that [`wait`] is to wait for.
+pub fn awaited(fd: c_int, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
+}
+
 /// Waits until one of the files has an event that is asked for, at most so many nanoseconds; how many have one. Of a
 /// number below 0 there are none. `EINTR` if a signal came first.
 pub fn wait(files: &mut [libc::pollfd], nanoseconds: u64) -> Result<usize, Errno> {

@@ -11,8 +11,9 @@ pub trait Keyed: Copy + Default {
     fn key(&self) -> u64;
 }
 
-/// The table.
-pub struct Index<T> {
+/// The table; without memory as long as it is empty.
+#[derive(Default)]
+pub struct Index<T: Keyed> {
     entries: MmapVec<T>,
     used: usize,
 }
@@ -25,14 +26,6 @@ pub fn hash(key: u64) -> u64 {
 }
 
 impl<T: Keyed> Index<T> {
-    /// An empty table, without memory.
-    pub const fn new() -> Self {
-        Index {
-            entries: MmapVec::new(),
-            used: 0,
-        }
-    }
-
     fn home(&self, key: u64) -> usize {
         hash(key) as usize & (self.entries.len() - 1)
     }

@@ -159,16 +159,16 @@ pub struct Samples {
 
 impl Samples {
     /// No samples yet, of one every `interval` bytes in the mean. The account `beside` is not part of the total.
-    pub const fn new(interval: u64, beside: u8) -> Self {
+    pub fn new(interval: u64, beside: u8) -> Self {
         Samples {
             interval,
             beside,
-            time: Time { start: 0, now: 0 },
-            stacks: Stacks::new(),
-            threads: Threads::new(),
-            sites: Sites::new(),
-            live: Index::new(),
-            types: Types::new(),
+            time: Time::default(),
+            stacks: Stacks::default(),
+            threads: Threads::default(),
+            sites: Sites::default(),
+            live: Index::default(),
+            types: Types::default(),
             taken: 0,
             dropped: 0,
             is_over: false,
@@ -458,7 +458,7 @@ impl Samples {
             threads: self.threads.copied()?,
             sites: self.sites.copied()?,
             types: self.types.copied()?,
-            live: Index::new(),
+            live: Index::default(),
             published: None,
             renew: None,
             ..*self
@@ -490,7 +490,7 @@ impl Samples {
         if self.is_over {
             return;
         }
-        let mut types = Types::new();
+        let mut types = Types::default();
         for live in self.live.all() {
             let is_wanted = self.sites.account(live.site) == account;
             let bytes = live.weight.bytes / live.weight.blocks;
@@ -508,7 +508,7 @@ impl Samples {
     /// Forgets the types that [`Self::look_at_types`] has found, unless they are those of the end.
     pub fn forget_types(&mut self) {
         if !self.is_over {
-            self.types = Types::new();
+            self.types = Types::default();
         }
     }
 

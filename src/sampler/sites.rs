@@ -121,6 +121,7 @@ pub struct Heights {
 }
 
 /// All sites.
+#[derive(Default)]
 pub struct Sites {
     sums: MmapVec<Sums>,
     index: Index<Numbered>,
@@ -135,20 +136,6 @@ pub struct Sites {
 }
 
 impl Sites {
-    pub const fn new() -> Self {
-        Sites {
-            sums: MmapVec::new(),
-            index: Index::new(),
-            peak: Highest::NONE,
-            account_peaks: [Highest::NONE; ACCOUNTS],
-            resident_peaks: 0,
-            marks: 0,
-            live: 0.0,
-            account_live: [0.0; ACCOUNTS],
-            spans: Spans::new(),
-        }
-    }
-
     /// The number of a site. None if there are `most` others, or no memory for it.
     pub fn of(&mut self, key: Key, most: usize) -> Option<u32> {
         let hash = hash(key.word()) | 1;
@@ -301,7 +288,7 @@ impl Sites {
     }
 
     pub fn end_span(&mut self, number: u64) {
-        let mut spans = std::mem::replace(&mut self.spans, Spans::new());
+        let mut spans = std::mem::take(&mut self.spans);
         spans.end(number, |site| self.moment_of(site));
         self.spans = spans;
     }
@@ -425,8 +412,8 @@ impl Sites {
     pub fn copied(&self) -> Option<Self> {
         Some(Sites {
             sums: self.sums.copied()?,
-            index: Index::new(),
-            spans: Spans::new(),
+            index: Index::default(),
+            spans: Spans::default(),
             ..*self
         })
     }

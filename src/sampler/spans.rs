@@ -72,6 +72,7 @@ impl Span {
 }
 
 /// All spans that run, and those whose figures are still wanted.
+#[derive(Default)]
 pub struct Spans {
     open: Vec<Span>,
     /// Apart: they cost nothing when a site changes.
@@ -79,16 +80,9 @@ pub struct Spans {
 }
 
 impl Spans {
-    pub const fn new() -> Self {
-        Spans {
-            open: Vec::new(),
-            ended: Vec::new(),
-        }
-    }
-
     /// Begins a span. Without memory there is none of this number.
     pub fn begin(&mut self, number: u64, account: Option<u8>, height: i64) {
-        let mut peak = Highest::NONE;
+        let mut peak = Highest::default();
         peak.look(height);
         // Room in both, so that it can end.
         let ended = self.open.len() + 1;
@@ -98,7 +92,7 @@ impl Spans {
                 account,
                 peak,
                 changed: MmapVec::new(),
-                index: Index::new(),
+                index: Index::default(),
                 has_ended: false,
                 is_broken: false,
             });

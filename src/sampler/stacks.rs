@@ -113,6 +113,7 @@ struct Known {
 const KNOWN: usize = 1 << 10;
 
 /// All stacks. The tables are of words, as others read them.
+#[derive(Default)]
 pub struct Stacks {
     pub letters: MmapVec<u8>,
     /// For each text where it lies in the letters, and its length.
@@ -158,19 +159,6 @@ fn hash_of_text(text: &[u8]) -> u64 {
 }
 
 impl Stacks {
-    pub const fn new() -> Self {
-        Stacks {
-            letters: MmapVec::new(),
-            texts: MmapVec::new(),
-            frames: MmapVec::new(),
-            nodes: MmapVec::new(),
-            of_texts: Index::new(),
-            of_frames: Index::new(),
-            of_nodes: Index::new(),
-            known: MmapVec::new(),
-        }
-    }
-
     /// The number of a stack; of one that has no room, that of its innermost call within [`OTHERS`]. None if there is no
     /// memory for it.
     pub fn intern(&mut self, walk: &mut Walk<'_>) -> Option<u32> {
@@ -364,7 +352,7 @@ impl Stacks {
             texts: self.texts.copied()?,
             frames: self.frames.copied()?,
             nodes: self.nodes.copied()?,
-            ..Stacks::new()
+            ..Stacks::default()
         })
     }
 

@@ -143,12 +143,16 @@ pub struct Highest {
     pub times: u32,
 }
 
-impl Highest {
-    pub const NONE: Highest = Highest {
-        bytes: i64::MIN,
-        times: 0,
-    };
+impl Default for Highest {
+    fn default() -> Self {
+        Highest {
+            bytes: i64::MIN,
+            times: 0,
+        }
+    }
+}
 
+impl Highest {
     pub fn look(&mut self, bytes: i64) {
         if bytes > self.bytes {
             self.begin(bytes);

@@ -27,18 +27,13 @@ pub const OTHERS: u8 = u8::MAX - 2;
 const _: () = assert!(NAMES <= OTHERS as usize);
 
 /// The names.
+#[derive(Default)]
 pub struct Threads {
     /// For each the number of its text.
     pub names: MmapVec<u64>,
 }
 
 impl Threads {
-    pub const fn new() -> Self {
-        Threads {
-            names: MmapVec::new(),
-        }
-    }
-
     /// The number of a thread, whose name is entered if there is room.
     pub fn intern(&mut self, thread: Thread<'_>, stacks: &mut Stacks) -> u8 {
         let name = match thread {

@@ -29,12 +29,6 @@ pub struct Types {
 }
 
 impl Types {
-    pub const fn new() -> Self {
-        Types {
-            found: MmapVec::new(),
-        }
-    }
-
     /// A copy. None if there is no memory for it.
     pub fn copied(&self) -> Option<Self> {
         Some(Types {
@@ -55,7 +49,7 @@ impl Types {
     pub fn named(mut self, kinds: &mut dyn Kinds, stacks: &mut Stacks) -> Self {
         self.merge();
         let mut known = None;
-        let mut named = Types::new();
+        let mut named = Types::default();
         self.found.sort_unstable_by_key(|found| found.kind);
         for found in self.found.iter() {
             if known.is_none_or(|(kind, _)| kind != found.kind) {

@@ -115,6 +115,7 @@ impl Keyed for UnitSample {
 }
 
 /// All units of a process, and their samples.
+#[derive(Default)]
 pub struct Units {
     units: MmapVec<Unit>,
     samples: Index<UnitSample>,
@@ -123,15 +124,6 @@ pub struct Units {
 }
 
 impl Units {
-    /// No units.
-    pub const fn none() -> Self {
-        Units {
-            units: MmapVec::new(),
-            samples: Index::new(),
-            free: 0,
-        }
-    }
-
     fn at(&mut self, number: UnitNumber) -> Option<&mut Unit> {
         self.units.get_mut((number as usize).wrapping_sub(1))
     }
@@ -351,7 +343,7 @@ mod tests {
     #[test]
     fn sums_of_units_are_those_of_a_naive_oracle() {
         const STEPS: usize = if cfg!(miri) { 300 } else { 3000 };
-        let mut units = Units::none();
+        let mut units = Units::default();
         let mut chance = Chance::new(7);
         let mut draw = |below: usize| chance.distance(1 << 20) as usize % below;
         // The parent of each unit, and the unit and bytes of each block.
@@ -417,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_request_meets_the_lowest_budget_around_it() {
-        let mut units = Units::none();
+        let mut units = Units::default();
         let outer = units.add(0, 10 << 20, "outer").unwrap();
         units.set_open(outer, true);
         let inner = units.add(outer, 100 << 20, "inner").unwrap();

@@ -118,7 +118,7 @@ fn figures(snapshot: &Snapshot, scope: Scope) -> AccountFigures {
             peak_bytes: snapshot.total_peak_bytes,
             total_blocks: blocks.fold(0, u64::wrapping_add),
             refused: snapshot.refused(),
-            ..AccountFigures::EMPTY
+            ..AccountFigures::default()
         },
     }
 }

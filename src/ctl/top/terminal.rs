@@ -85,12 +85,8 @@ impl Keys {
             false => Duration::from_secs(3_000_000_000), // for ever is a century
         };
         let time = time.unwrap_or(longest).min(longest).as_nanos() as u64;
-        let wanted = |descriptor| libc::pollfd {
-            fd: descriptor,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut polled = [wanted(libc::STDIN_FILENO), wanted(self.bell.as_raw_fd())];
+        let files = [libc::STDIN_FILENO, self.bell.as_raw_fd()];
+        let mut polled = files.map(|file| file::awaited(file, libc::POLLIN));
         match file::wait(&mut polled, time) {
             Ok(_) | Err(Errno(libc::EINTR)) => {}
             Err(Errno(error)) => return Err(io::Error::from_raw_os_error(error)),

@@ -550,7 +550,7 @@ impl Recorder {
         Recorder {
             samples,
             names: Names::new(former.as_ref().map(|former| &former.names)),
-            units: former.map_or(Units::none(), |former| former.units),
+            units: former.map_or_else(Units::default, |former| former.units),
             chance: Chance::new(seed.unwrap_or(any)),
             is_repeatable: seed.is_some(),
         }

@@ -225,11 +225,7 @@ impl Watched {
     /// Whether it has ended, waited for or not.
     pub fn has_ended(&self) -> bool {
         if self.end.is_some() {
-            let mut polls = [libc::pollfd {
-                fd: self.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            }];
+            let mut polls = [file::awaited(self.as_raw_fd(), libc::POLLIN)];
             return file::wait(&mut polls, 0) == Ok(1);
         }
         let mut path = [0; 64];

@@ -34,7 +34,7 @@ fn text(form: Form, processes: &[Process<'_>], machine: Option<&Machine>) -> Str
 
 #[test]
 fn each_form_declares_counters_its_own_way() {
-    let snapshot = Snapshot::EMPTY;
+    let snapshot = Snapshot::default();
     let processes = [process(&snapshot, "a.py", None)];
     for (form, declared, missing) in [
         (
@@ -63,7 +63,7 @@ fn each_form_declares_counters_its_own_way() {
 
 #[test]
 fn the_samples_of_a_family_stand_together_below_one_description() {
-    let snapshot = Snapshot::EMPTY;
+    let snapshot = Snapshot::default();
     let processes = [1, 2, 3].map(|pid| process(&snapshot, "a.py", Some(pid)));
     let machine = Machine {
         hosts: 3,
@@ -89,7 +89,7 @@ fn the_samples_of_a_family_stand_together_below_one_description() {
 
 #[test]
 fn labels_are_escaped() {
-    let snapshot = Snapshot::EMPTY;
+    let snapshot = Snapshot::default();
     let mut odd = process(&snapshot, "a\"b\\c\nd\u{1}é", None);
     odd.pid = Some(Pid {
         namespace: Some(77),
@@ -110,7 +110,7 @@ fn the_help_of_families_needs_no_escaping() {
 
 #[test]
 fn an_account_that_nothing_is_booked_to_has_no_samples() {
-    let snapshot = Snapshot::EMPTY;
+    let snapshot = Snapshot::default();
     let mut plain = process(&snapshot, "a.py", None);
     plain.active[Account::Numpy as usize] = false;
     plain.caps[Scope::Total.index()] = Some(7);

@@ -34,19 +34,14 @@ enum Place {
     Right(Handle),
 }
 
-/// The free chunks.
+/// The free chunks; none by default.
+#[derive(Default)]
 pub struct FreeChunks {
     pub(super) root: Handle,
     chunks: u64,
 }
 
 impl FreeChunks {
-    /// No free chunk.
-    pub const EMPTY: FreeChunks = FreeChunks {
-        root: Handle::NONE,
-        chunks: 0,
-    };
-
     /// The number of free chunks.
     pub fn chunks(&self) -> u64 {
         self.chunks

@@ -79,7 +79,7 @@ impl Bfc {
         let mut bfc = Bfc {
             region: Reservation::new(maximum)?,
             chunks: Chunks::reserve(maximum_granules)?,
-            free: FreeChunks::EMPTY,
+            free: FreeChunks::default(),
             granules: 0,
             maximum: maximum_granules,
             touched: 0,

@@ -18,8 +18,9 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         true => [None; Scope::COUNT],
         false => LEDGER.caps(),
     };
+    let nothing = Snapshot::default();
     let own = |snapshot| match is_passing {
-        true => &Snapshot::EMPTY,
+        true => &nothing,
         false => snapshot,
     };
     let own = Process {

@@ -32,6 +32,7 @@ fn says_end() -> bool {
 }
 
 /// The last written values of figures that change rarely.
+#[derive(Default)]
 struct Written {
     marks: u64,
     refused: u64,
@@ -50,11 +51,7 @@ pub fn run(
     let requests = serves.map_or(-1, |(_, requests)| requests);
     let host = let_go(own, [kept, brief::descriptor(), requests], pid);
     let started = HEADER.started_monotonic.load(Relaxed);
-    let mut written = Written {
-        marks: 0,
-        refused: 0,
-        caps: [None; Scope::COUNT],
-    };
+    let mut written = Written::default();
     let mut next = started;
     let mut exec_since = None;
     loop {
@@ -176,11 +173,8 @@ impl Host {
     /// whether there is a request.
     fn ends_within(&self, nanoseconds: u64, requests: c_int) -> (bool, bool) {
         let call = self.call.as_ref().map_or(-1, Fd::as_raw_fd);
-        let mut polls = [self.process.as_raw_fd(), call, requests].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
+        let files = [self.process.as_raw_fd(), call, requests];
+        let mut polls = files.map(|file| file::awaited(file, libc::POLLIN));
         let _ = file::wait(&mut polls, nanoseconds);
         if polls[1].revents != 0 {
             // Anybody may have sent it: it is taken, and the header asked.
