@@ -40,6 +40,30 @@ fn below_a_cap_the_unit_that_has_most_gets_the_error() {
 }
 
 #[test]
+fn a_unit_does_not_pay_for_a_shortage_that_is_over() {
+    let code = "import asyncio, pyhost
+ballast, is_over = [bytes(2000) for _ in range(22_000)], asyncio.Event()
+async def greedy():
+    with pyhost.budget('128M', name='greedy') as unit:
+        kept = [bytes(2000) for _ in range(15_000)]
+        await is_over.wait()
+        kept += [bytes(2000) for _ in range(5_000)]
+    return unit.refused
+async def innocent():
+    kept = []
+    try:
+        with pyhost.budget('32M'):
+            while True:
+                kept.append('%d' % len(kept)); await asyncio.sleep(0)
+    except MemoryError: kept.clear()
+    ballast.clear(); is_over.set()
+async def both(): print((await asyncio.gather(greedy(), innocent()))[0])
+asyncio.run(both())";
+    let run = Run::host().args(["--cap", "96M"]).code(code);
+    assert_eq!(run.ok().stdout, "0\n");
+}
+
+#[test]
 fn a_report_without_lines_stays_without_them() {
     let code = "import pyhost
 with pyhost.budget('64M') as budget:

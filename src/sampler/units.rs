@@ -121,6 +121,8 @@ pub struct Units {
     samples: Index<UnitSample>,
     /// The first free entry, whose parent is the next one.
     free: UnitNumber,
+    /// The unit that was to pay last.
+    payer: UnitNumber,
 }
 
 impl Units {
@@ -172,6 +174,13 @@ impl Units {
     pub fn set_open(&mut self, number: UnitNumber, is_open: bool) {
         if let Some(unit) = self.at(number) {
             unit.is_open = is_open;
+        }
+        self.forgive(number);
+    }
+
+    /// The unit that was to pay has no error: it ends, or the shortage is over.
+    pub fn forgive(&mut self, number: UnitNumber) {
+        if let Some(unit) = self.at(number) {
             unit.figures.pays = 0;
         }
     }
@@ -179,20 +188,32 @@ impl Units {
     /// Has the error of a shortage go to the unit that has the most live bytes of those whose block runs, if that is not this one nor around it,
     /// and has twice as much; whether it does.
     pub fn let_another_pay(&mut self, number: UnitNumber, shortage: u8) -> bool {
+        let pays = |units: &Self, payer: UnitNumber| {
+            units.figures(payer).is_some_and(|unit| unit.pays != 0)
+                && units
+                    .outward(number)
+                    .all(|unit| unit.figures.number != payer)
+        };
+        // The one that was found last has not had it yet: there may be thousands of units.
+        if pays(self, self.payer) {
+            return true;
+        }
         let own = self.figures(number).map_or(0, |unit| unit.live);
         let open = self
             .units
             .iter()
             .filter(|unit| unit.references > 0 && unit.is_open);
         let most = open.map(|unit| unit.figures).max_by_key(|unit| unit.live);
-        let Some(most) = most.filter(|most| {
-            most.live / 2 > own
-                && self
-                    .outward(number)
-                    .all(|unit| unit.figures.number != most.number)
-        }) else {
+        let Some(most) = most.filter(|most| most.live / 2 > own) else {
             return false;
         };
+        if self
+            .outward(number)
+            .any(|unit| unit.figures.number == most.number)
+        {
+            return false;
+        }
+        self.payer = most.number;
         if let Some(unit) = self.at(most.number) {
             unit.figures.pays = shortage;
         }

@@ -64,7 +64,7 @@ const LARGE: usize = 64 << 10;
 const ATTEMPTS: u8 = 3;
 
 fn refuses(unit: &UnitFigures, account: Account, size: usize, may_be_refused: bool) -> bool {
-    if frames::is_finalizing() || is_collecting() {
+    if frames::is_finalizing() || is_collecting() || !is_due(unit) {
         return false;
     }
     // Libraries end the process for null.
@@ -78,6 +78,15 @@ fn refuses(unit: &UnitFigures, account: Account, size: usize, may_be_refused: bo
         raised(unit, account, size, How::Null);
     }
     is_refused
+}
+
+/// Whether the unit has its error: not for a shortage of the process that is over.
+fn is_due(unit: &UnitFigures) -> bool {
+    let is_due = unit.pays == 0 || caps::is_short(unit.pays);
+    if !is_due {
+        sampling::with_units(|units| units.forgive(unit.number));
+    }
+    is_due
 }
 
 /// Whether the unit's error for a small request comes without a refusal of this one.
@@ -122,7 +131,8 @@ pub fn another_pays(scope: Scope) -> bool {
 fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     STATE.is_posted.store(false, Relaxed);
     let number = VARIABLE.look(|unit| unit.number.get());
-    let Some(unit) = number.and_then(|number| sampling::exhausted(number, 0)) else {
+    let exhausted = number.and_then(|number| sampling::exhausted(number, 0));
+    let Some(unit) = exhausted.filter(is_due) else {
         return Ok(());
     };
     let place = frames::place(false);

@@ -346,6 +346,16 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     }
 }
 
+/// The scope of a shortage for which a unit pays ([`Python::another_pays`]).
+fn scope_of(pays: u8) -> Option<Scope> {
+    Scope::all().find(|scope| scope.index() + 1 == usize::from(pays))
+}
+
+/// Whether the shortage for which a unit pays lasts.
+pub fn is_short(pays: u8) -> bool {
+    scope_of(pays).is_some_and(look)
+}
+
 /// Records that the unit which has most has the error of a shortage; None if it is its budget's. Any thread, also inside the allocator.
 #[cold]
 pub fn record_payer(
@@ -354,7 +364,7 @@ pub fn record_payer(
     asked: usize,
     how: How,
 ) -> Option<Refusal> {
-    let scope = Scope::all().find(|scope| scope.index() + 1 == usize::from(unit.pays))?;
+    let scope = scope_of(unit.pays)?;
     let (python, shortage) = (python()?, shortages::of(scope));
     begin(scope);
     shortage.note_raised();

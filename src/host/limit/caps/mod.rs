@@ -29,7 +29,7 @@ mod tree;
 mod watch;
 mod zone;
 
-pub use admission::{error_ended, may_start_thread, notice, record_payer};
+pub use admission::{error_ended, is_short, may_start_thread, notice, record_payer};
 pub use claims::forked;
 pub use join::join;
 pub use limits::{CodeBlockLimit, LimitError, live, stack_moved};
