@@ -33,10 +33,14 @@ fn refusals(folder: &Path) -> Vec<Value> {
 #[test]
 fn the_command_gets_the_first_refusal_once_and_is_no_child_of_the_script() {
     let folder = folder("exhausted");
-    let run = host(&folder, "cat >> refusals; echo told").args(["--lines"]);
+    let run = host(&folder, "cat - >> refusals; echo told - --lines").args(["--lines"]);
     let outcome = run.code(FULL).ok();
     assert_eq!(outcome.stdout, "no child\n", "{outcome:#?}");
-    assert_eq!(outcome.stderr.matches("told\n").count(), 1, "{outcome:#?}");
+    assert_eq!(
+        outcome.stderr.matches("told - --lines\n").count(),
+        1,
+        "{outcome:#?}"
+    );
     let refusals = refusals(&folder);
     let [refusal] = &refusals[..] else {
         panic!("{refusals:#?}");

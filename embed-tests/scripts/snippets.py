@@ -22,6 +22,8 @@ def values():
     assert sorted(verdict.output.split()) == ["err", "out"] and verdict.result == [["-c"], "", "__main__"], verdict
     assert 4 * MIB < verdict.peak_bytes < 100 * MIB and 0 < verdict.seconds < 10, verdict
     json.dumps(verdict._asdict())
+    verdict = pyhost.run("rows = [str(n) for n in range(100_000)]")
+    assert verdict.lines and {line["file"] for line in verdict.lines} == {"<snippet>"}, verdict
 
 
 def errors():
@@ -30,7 +32,8 @@ def errors():
     told = verdict.error.splitlines()
     assert told[0] == "Traceback (most recent call last):" and told[-1] == "ZeroDivisionError: division by zero", verdict
     assert '  File "<snippet>", line 4, in <module>' == told[1] and "    return 1 / by" in told, verdict
-    assert pyhost.run("1 +").error.rstrip().splitlines()[-1].startswith("SyntaxError: invalid syntax")
+    told = pyhost.run("1 +").error.splitlines()
+    assert told[0] == '  File "<snippet>", line 1' and told[-1].startswith("SyntaxError: invalid syntax"), told
     verdict = pyhost.run("import sys\nsys.exit(7)")
     assert (verdict.reason, verdict.status, verdict.error) == ("exit", 7, None), verdict
     verdict = pyhost.run("import os\nos.abort()")
@@ -41,7 +44,7 @@ def errors():
         try:
             pyhost.run("1", cap=wrong)
         except ValueError as error:
-            assert str(error).startswith("run: pyhost: ") and "bad value 'tree=" in str(error), error
+            assert str(error) == f"run: bad cap {wrong!r}; expected a size such as '64M', 16M at least", error
         else:
             raise AssertionError(wrong)
 

@@ -26,6 +26,10 @@ pub fn write(command: &Command, out: &mut impl Write) -> Result<()> {
         }
         option(&mut page, argument);
     }
+    page.control("SH", ["EXAMPLES"]);
+    for (command, what) in EXAMPLES {
+        item(&mut page, vec![bold(command)], what);
+    }
     page.control("SH", ["EXIT STATUS"]);
     paragraph(&mut page, "The script's own, but");
     let statuses = statuses
@@ -37,6 +41,30 @@ pub fn write(command: &Command, out: &mut impl Write) -> Result<()> {
     see_also(&mut page, &["pyhostctl", "python3"]);
     page.to_writer(out)
 }
+
+/// Commands to begin with, and what each does.
+const EXAMPLES: [(&str, &str); 5] = [
+    (
+        "pyhost --lines script.py",
+        "Which lines hold the memory, as a table at the end.",
+    ),
+    (
+        "pyhost --stats=html,file=run.html script.py",
+        "The whole report as a page for a browser.",
+    ),
+    (
+        "pyhost --cap 512M server.py",
+        "A MemoryError that the script can catch, at 512 MiB.",
+    ),
+    (
+        "pyhost --live -m gunicorn app:app",
+        "Workers that pyhostctl top shows while they run.",
+    ),
+    (
+        "pyhost -m pytest -p pyhost_pytest",
+        "Tests with their memory, and limits of it.",
+    ),
+];
 
 /// Writes the page of pyhostctl.
 pub fn write_of_commands(mut command: Command, out: &mut impl Write) -> Result<()> {

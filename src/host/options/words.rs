@@ -25,20 +25,34 @@ pub const STATUSES: [(i32, &str); 4] = [
     (CAP_EXHAUSTED, "the script has used up the reserve of a cap"),
 ];
 
+/// Whether a word holds several options, of the host's or of a letter. A command and a path may have spaces and dashes, too.
+fn is_of_first_line(word: &str) -> bool {
+    let is_option = |rest: &str| {
+        let name = rest.split([' ', '=']).next().unwrap_or_default();
+        name.len() == 1 || row_of(format!("-{name}").as_bytes()).is_some()
+    };
+    let is_known = |option: &str| row_of(option.as_bytes()).is_some();
+    let is_with_value = || {
+        word.split_once(' ')
+            .is_some_and(|(option, _)| is_known(option))
+    };
+    let is_command = word.starts_with("--at-exhausted=");
+    let is_several = || !is_command && word.split(" -").skip(1).any(is_option);
+    word.starts_with("--") && (is_with_value() || is_several())
+}
+
 /// Checks the host's words, which follow the program's name: each is an option of the host's that has a value if and only
 /// if it takes one.
 pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<()> {
+    let first = String::from_utf8_lossy(words.clone().next().unwrap_or_default());
+    if is_of_first_line(&first) {
+        return Err(Error::option(format!(
+            "'{first}': one word with several options, as the kernel passes them from a first line #!; \
+             expected #!/usr/bin/env -S pyhost OPTIONS"
+        )));
+    }
     for found in host_options(words) {
         let name = String::from_utf8_lossy(found.name);
-        let value = String::from_utf8_lossy(found.value.unwrap_or_default());
-        for word in [&name, &value] {
-            if word.contains(if *word == name { " " } else { " -" }) {
-                return Err(Error::option(format!(
-                    "'{word}': one word with several options, as the kernel passes them from a first line #!; \
-                     expected #!/usr/bin/env -S pyhost OPTIONS"
-                )));
-            }
-        }
         let Some(row) = row_of(found.name) else {
             return Err(Error::option(unknown(&name)));
         };

@@ -49,8 +49,10 @@ def main(folder, most):
         found["reason"], status = "exit", error.code
     except BaseException as error:
         found["reason"], status = "memory" if isinstance(error, MemoryError) else "error", 1
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-        found["error"] = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-most:]
+        calls = error.__traceback__
+        while calls and calls.tb_frame.f_code.co_filename != "<snippet>":
+            calls = calls.tb_next
+        found["error"] = "".join(traceback.format_exception(type(error), error, calls))[-most:]
         print(found["error"], end="", file=sys.stderr)
         del error
     if os.getpid() == own:
@@ -87,7 +89,7 @@ def run(code, *, cap="256M", seconds=10, cwd=None):
         status, output, is_late, took = _attend(command, seconds, env=environment, cwd=cwd)
         has_begun, found, said = "verdict" in os.listdir(folder), _read(folder, "verdict"), _read(folder, "report")
     if status == 2 and not has_begun:
-        raise ValueError(f"run: {output.strip()}")
+        raise ValueError(f"run: bad cap {cap!r}; expected a size such as '64M', 16M at least")
     reason = "memory" if status == 53 else "signal" if status < 0 else "exit"
     reason = "time" if is_late else found.get("reason", reason)
     peak, lines = said.get("process", {}).get("peak_resident_bytes"), said.get("lines") or {}
@@ -97,7 +99,7 @@ def run(code, *, cap="256M", seconds=10, cwd=None):
 def _attend(command, seconds, **options):
     """Runs a command to its end or until it is late; returns its status, what it wrote, whether it was late, and how long it took."""
     began, is_late, kept = time.monotonic(), False, []
-    deadline = began + seconds
+    deadline = began + float(seconds)
     inner, outer = os.pipe()
     reader = threading.Thread(target=_collect, args=(inner, kept), daemon=True)
     reader.start()
@@ -138,10 +140,14 @@ def _read(folder, name):
 
 
 def _largest(stacks):
-    """The ten lines with the most bytes of all stacks, of the innermost call of Python each."""
+    """The ten lines with the most bytes: of each stack the innermost call of the snippet, or in a thread without one of Python. What the
+    child made for itself is left out."""
     found = {}
     for stack in stacks:
-        for call in stack["stack"][:1]:
+        calls = stack["stack"]
+        own = [call for call in calls if call["file"] == "<snippet>"]
+        is_childs = any(call["file"] == "<string>" for call in calls)
+        for call in (own or ([] if is_childs else calls))[:1]:
             place = call["file"], call["line"], call["function"]
             found[place] = found.get(place, 0) + stack["bytes"]
     largest = sorted(found.items(), key=lambda item: -item[1])[:10]
