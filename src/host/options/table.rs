@@ -176,9 +176,9 @@ another
     "--at-exhausted", "PYHOST_AT_EXHAUSTED", Form::Next("COMMAND"), "\
 Run a command at the first refusal of a cap
 By /bin/sh, once in a process, with the refusal, the accounts, the
-largest blocks and, with --lines, the lines with the most live bytes as
+largest blocks and, with --lines, the lines with the most bytes as
 JSON on its standard input. Its output goes to stderr. The script goes
-on meanwhile; its end waits for the command, for ten seconds at most" {
+on meanwhile; its end waits for the command, ten seconds at most" {
         at_exhausted: Command, ""
     }
     ["Observation"]
