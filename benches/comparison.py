@@ -162,7 +162,7 @@ def as_markdown(result):
         parts += [f"### {title}", text, report.table(head, lines)]
     loads = [load for one in programs.values() for load in one["load"]]
     facts = {**result["facts"], "pairs": min(one["rounds"] for one in programs.values()),
-             "load average": f"{min(loads):.1f} to {max(loads):.1f}, with other work on the machine"}
+             "load average": f"{min(loads):.1f} to {max(loads):.1f}"}
     parts += ["### How it was measured", report.table(("", ""), [(name, str(fact)) for name, fact in facts.items()])]
     return "\n\n".join([*parts, *(f"- {note}" for note in result["notes"])])
 
