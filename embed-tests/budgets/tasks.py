@@ -49,7 +49,7 @@ def dramatiq(_, count):
     from dramatiq.results import Results
     from dramatiq.results.backends import StubBackend
 
-    # What has no retry left has failed, and its error is the result.
+    # A task that fails is not tried again: its error is the result.
     broker = StubBroker(middleware=[Results(backend=StubBackend(), store_results=True), Retries(max_retries=0)])
     library.set_broker(broker)
     tasks = {name: library.actor(budgeted(function), broker=broker, actor_name=name) for name, function in app.ROUTES.items()}

@@ -25,7 +25,7 @@ def note(who, error):
     found.append((who, pyhost.last_refusal()["scope"], str(error)))
 
 
-async def innocent_task():
+async def innocent():
     for _ in range(STEPS):
         try:
             with pyhost.budget("32M", name="innocent"):
@@ -37,7 +37,7 @@ async def innocent_task():
             note("innocent", error)
 
 
-async def greedy_task():
+async def greedy():
     for _ in range(3):
         kept = []
         try:
@@ -48,43 +48,32 @@ async def greedy_task():
                     await asyncio.sleep(0)
         except MemoryError as error:
             note("greedy", error)
+
+
+def everybody():
+    return [greedy(), *(innocent() for _ in range(INNOCENT))]
 
 
 async def tasks():
-    await asyncio.gather(greedy_task(), *(innocent_task() for _ in range(INNOCENT)))
+    await asyncio.gather(*everybody())
 
 
-def innocent_thread():
-    for _ in range(STEPS):
-        try:
-            with pyhost.budget("32M", name="innocent"):
-                kept = []
-                for _ in range(3):
-                    add(kept, 900)
-                    time.sleep(0)
-        except MemoryError as error:
-            note("innocent", error)
-
-
-def greedy_thread():
-    for _ in range(3):
-        kept = []
-        try:
-            with pyhost.budget("128M", name="greedy") as unit:
-                fill(kept, unit)
-                while True:
-                    add(kept, 700)
-                    time.sleep(0)
-        except MemoryError as error:
-            note("greedy", error)
+def step_by_step(work):
+    """Runs it in a thread, without an event loop: asyncio.sleep(0) needs none."""
+    try:
+        while True:
+            work.send(None)
+            time.sleep(0)
+    except StopIteration:
+        pass
 
 
 def threads():
-    all_of_them = [threading.Thread(target=target) for target in (greedy_thread, *[innocent_thread] * INNOCENT)]
-    for one in all_of_them:
-        one.start()
-    for one in all_of_them:
-        one.join()
+    started = [threading.Thread(target=step_by_step, args=(work,)) for work in everybody()]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
 
 
 asyncio.run(tasks()) if sys.argv[1] == "tasks" else threads()

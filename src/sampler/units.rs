@@ -62,7 +62,7 @@ pub struct UnitFigures {
     /// It has an error, and some room for handling it.
     pub has_error: bool,
     /// Its next block has the error of a shortage of the whole process, with this number; 0 for none.
-    pub pays: u8,
+    pub pays: u64,
     /// Its name.
     pub name: UnitName,
 }
@@ -187,32 +187,24 @@ impl Units {
 
     /// Has the error of a shortage go to the unit that has the most live bytes of those whose block runs, if that is not this one nor around it,
     /// and has twice as much; whether it does.
-    pub fn let_another_pay(&mut self, number: UnitNumber, shortage: u8) -> bool {
-        let pays = |units: &Self, payer: UnitNumber| {
-            units.figures(payer).is_some_and(|unit| unit.pays != 0)
-                && units
-                    .outward(number)
-                    .all(|unit| unit.figures.number != payer)
+    pub fn let_another_pay(&mut self, number: UnitNumber, shortage: u64) -> bool {
+        let is_another = |units: &Self, other: UnitNumber| {
+            let mut around = units.outward(number);
+            around.all(|unit| unit.figures.number != other)
         };
         // The one that was found last has not had it yet: there may be thousands of units.
-        if pays(self, self.payer) {
+        let last = self.figures(self.payer);
+        if last.is_some_and(|last| last.pays == shortage && is_another(self, last.number)) {
             return true;
         }
         let own = self.figures(number).map_or(0, |unit| unit.live);
-        let open = self
-            .units
-            .iter()
-            .filter(|unit| unit.references > 0 && unit.is_open);
-        let most = open.map(|unit| unit.figures).max_by_key(|unit| unit.live);
-        let Some(most) = most.filter(|most| most.live / 2 > own) else {
+        let is_open = |unit: &&Unit| unit.references > 0 && unit.is_open;
+        let open = self.units.iter().filter(is_open).map(|unit| unit.figures);
+        let most = open.max_by_key(|unit| unit.live);
+        let Some(most) = most.filter(|most| most.live / 2 > own && is_another(self, most.number))
+        else {
             return false;
         };
-        if self
-            .outward(number)
-            .any(|unit| unit.figures.number == most.number)
-        {
-            return false;
-        }
         self.payer = most.number;
         if let Some(unit) = self.at(most.number) {
             unit.figures.pays = shortage;

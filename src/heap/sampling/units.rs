@@ -49,7 +49,7 @@ pub fn note_error(unit: UnitNumber, is_raised: bool) {
 }
 
 /// As [`Units::let_another_pay`]; no while the samples are in use.
-pub fn let_another_pay(unit: UnitNumber, shortage: u8) -> bool {
+pub fn let_another_pay(unit: UnitNumber, shortage: u64) -> bool {
     with_units(|units| units.let_another_pay(units.open_one(unit), shortage)) == Some(true)
 }
 

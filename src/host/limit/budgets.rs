@@ -14,7 +14,7 @@ use crate::cpython::objects::{Gil, Kept, Kind, Raised};
 use crate::cpython::threads;
 use crate::heap::UnitDecisions;
 use crate::heap::sampling::{self, UnitFigures, UnitNumber};
-use crate::ledger::{Account, Asker, LEDGER, Scope};
+use crate::ledger::{Account, Asker, LEDGER};
 use crate::limit::caps::cap_errors::{as_text, role};
 use crate::limit::caps::{self, How, Role};
 use std::cell::Cell;
@@ -121,10 +121,10 @@ fn raised(unit: &UnitFigures, account: Account, size: usize, how: How) -> caps::
         .unwrap_or_else(|| caps::record_budget(unit, account, size, how, frames::trace))
 }
 
-/// Whether the error of a scope's shortage goes to another unit than the calling thread's, which has most. Any thread, also inside the allocator.
-pub fn another_pays(scope: Scope) -> bool {
+/// Whether the error of a shortage goes to another unit than the calling thread's, which has most. Any thread, also inside the allocator.
+pub fn another_pays(shortage: u64) -> bool {
     let unit = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
-    unit != 0 && sampling::let_another_pay(unit, scope.index() as u8 + 1)
+    unit != 0 && sampling::let_another_pay(unit, shortage)
 }
 
 /// Raises the error of the unit that runs, if this is the place for it.

@@ -53,8 +53,11 @@ pub fn start(describe: impl FnOnce(&mut Json<'_, Descriptor>)) {
     let Some(command) = STATE.command.get() else {
         return;
     };
-    let first = STATE.process.compare_exchange(0, -1, Relaxed, Relaxed);
-    if first.is_err() {
+    let is_first = STATE
+        .process
+        .compare_exchange(0, -1, Relaxed, Relaxed)
+        .is_ok();
+    if !is_first {
         return;
     }
     STATE.begun.store(clock::monotonic(), Relaxed);
@@ -75,7 +78,7 @@ fn started(
     let mut json = Json::new(&mut out);
     describe(&mut json);
     json.finish();
-    out.flush();
+    out.finish()?;
     file::rewind(&memory);
     let streams = [memory.as_raw_fd(), libc::STDERR_FILENO, libc::STDERR_FILENO];
     let (answer, answers) = file::pipe()?;

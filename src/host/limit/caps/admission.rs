@@ -346,14 +346,9 @@ pub(super) fn refuse_map(scope: Scope, asked: usize) {
     }
 }
 
-/// The scope of a shortage for which a unit pays ([`Python::another_pays`]).
-fn scope_of(pays: u8) -> Option<Scope> {
-    Scope::all().find(|scope| scope.index() + 1 == usize::from(pays))
-}
-
 /// Whether the shortage for which a unit pays lasts.
-pub fn is_short(pays: u8) -> bool {
-    scope_of(pays).is_some_and(look)
+pub fn is_short(pays: u64) -> bool {
+    shortages::scope_of(pays).is_some_and(look)
 }
 
 /// Records that the unit which has most has the error of a shortage; None if it is its budget's. Any thread, also inside the allocator.
@@ -364,9 +359,8 @@ pub fn record_payer(
     asked: usize,
     how: How,
 ) -> Option<Refusal> {
-    let scope = scope_of(unit.pays)?;
+    let scope = shortages::scope_of(unit.pays)?;
     let (python, shortage) = (python()?, shortages::of(scope));
-    begin(scope);
     shortage.note_raised();
     let bound = LEDGER.bound(scope);
     shortage.note_error(bound, LEDGER.cap(scope).unwrap_or(0) as i64 - bound);
@@ -475,7 +469,7 @@ impl Case<'_> {
 
     /// Whether the error goes to the unit that has most, and not to the one that asks, as long as half of the reserve is left.
     fn another_pays(&self, python: &Python) -> bool {
-        !self.lacks_room(Reach::Middle) && (python.another_pays)(self.scope)
+        !self.lacks_room(Reach::Middle) && (python.another_pays)(self.shortage().number())
     }
 
     /// Whether to refuse this request to notify the thread. Moves the thread to the next state.
@@ -485,8 +479,11 @@ impl Case<'_> {
         }
         match part.state.get() {
             Stage::New if self.is_starting() => false,
-            Stage::New | Stage::Notified if !self.is_due(part, python) => false,
-            Stage::New | Stage::Notified if self.another_pays(python) => false,
+            Stage::New | Stage::Notified
+                if !self.is_due(part, python) || self.another_pays(python) =>
+            {
+                false
+            }
             Stage::New | Stage::Notified => match self.place(python) {
                 CodePlace::Serving => false,
                 CodePlace::Nowhere if part.state.get() == Stage::New => false,

@@ -14,7 +14,6 @@ use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use crate::cpython::{frames, threads, waiting};
 use crate::descriptor::format_into;
 use crate::heap;
-use crate::ledger::Scope;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
@@ -31,7 +30,7 @@ pyhost_os::state! {
 /// surrounds the first refusal of a shortage, `end` ends the process; both are called inside the allocator.
 pub fn deliver(
     gil: Gil<'_>,
-    another_pays: fn(Scope) -> bool,
+    another_pays: fn(u64) -> bool,
     first_refusal: fn(&Refusal),
     end: fn(&Refusal) -> !,
 ) {

@@ -5,7 +5,6 @@
 
 use super::refusal::{Refusal, Trace};
 use crate::cpython::frames::CodePlace;
-use crate::ledger::Scope;
 use std::sync::OnceLock;
 
 /// The use that CPython makes of a small request, as far as it decides whether it may be refused.
@@ -65,8 +64,8 @@ pub struct Python {
     pub trace: Trace,
     /// Whether Python loses the error of the calling thread: each refusal has a dossier then.
     pub loses_errors: fn() -> bool,
-    /// Whether the error of a scope's shortage goes to another unit than the calling thread's.
-    pub another_pays: fn(Scope) -> bool,
+    /// Whether the error of the shortage with this number goes to another unit than the calling thread's.
+    pub another_pays: fn(u64) -> bool,
     /// Keeps and shows what surrounds the first refusal of a shortage.
     pub first_refusal: fn(&Refusal),
     /// Ends the process: the reserve is used up.
