@@ -120,6 +120,10 @@ class Group:
         """Moves the calling process into the group: for a child, before it executes a program."""
         self._write("cgroup.procs", os.getpid())
 
+    def processes(self):
+        """Returns the ids of its processes."""
+        return (self.folder / "cgroup.procs").read_text(encoding="ascii").split()
+
     def peak(self):
         """Returns the most that was charged, page cache and all; None where the kernel does not tell."""
         try:

@@ -100,6 +100,25 @@ os.execv(sys.executable, [sys.executable, '-c', COMMON + 'print(take())'])";
     assert!(numbers.iter().all(|&it| it > 70), "{numbers:?}");
 }
 
+/// Without a control group's limit it is the machine's memory; embed-tests/cgroup_limit/changes.py has one that changes.
+#[test]
+fn a_tree_may_have_what_its_control_group_has() {
+    let code = "import pyhost
+limit = lambda: host('import pyhost; pyhost.set_cap(\"64M\"); print(take(), pyhost.get_cap(\"total\") >> 20)')
+print(limit()); pid = os.fork() or os._exit(take(most=20) + bool(pyhost.headroom() > 1 << 25))
+print(os.waitpid(pid, 0)[1] >> 8, pyhost.get_cap() > 1 << 27)";
+    let outcome = run("auto.py", "tree=auto", code);
+    let words: Vec<_> = outcome.stdout.split_whitespace().collect();
+    let taken: i64 = words[0].parse().unwrap();
+    assert!((40..64).contains(&taken), "{outcome:#?}");
+    assert_eq!(words[1..], ["64", "21", "True"], "{outcome:#?}");
+    let said = outcome.stderr.lines().next().unwrap();
+    assert!(
+        said.starts_with("pyhost: --cap tree=auto: "),
+        "{outcome:#?}"
+    );
+}
+
 #[test]
 fn what_a_process_frees_another_one_gets_at_once() {
     let code = "take(most=70); first = int(host('print(take())'))
@@ -209,8 +228,8 @@ fn a_wrong_value_is_one_line_and_status_2() {
     for (option, value, expected) in [
         (
             "--cap",
-            "tree=auto",
-            "bad value 'tree=auto'; expected a size such as 64M or 25%; ",
+            "owned=auto",
+            "bad value 'owned=auto'; expected a size such as 64M or 25%; ",
         ),
         (
             "--cap",

@@ -2,7 +2,7 @@
 //! The others find it by a variable, which says who has it open and by which number. If that process has ended, any other that has it will do.
 
 use super::claims::{NoRoom, claim, own_mark};
-use super::settings::{Rule, Rules};
+use super::settings::{CapSize, Rule, Rules};
 use super::shares::{Shares, WORDS};
 use super::start::Machine;
 use super::{limits, tree};
@@ -26,10 +26,10 @@ const BYTES: u64 = WORDS as u64 * 8;
 /// Makes the process one of the tree that the rules name, before Python is started. `exports` get what its children find it by. If
 /// that is impossible, a notice says so, and the rule is one for this process.
 pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<()> {
-    let Some(rule) = rules.tree() else {
+    let Some(rule) = rules.tree().copied() else {
         return Ok(());
     };
-    let bytes = Machine::look().size_of(rule);
+    let bytes = Machine::look().size_of(&rule);
     if bytes < LEAST {
         return Err(Error::option(format!(
             "--cap: bad value '{rule}'; expected at least {} for a tree",
@@ -38,14 +38,14 @@ pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<
     }
     let page = found()
         .map(|it| it.and_then(mapped))
-        .unwrap_or_else(|| made(bytes));
+        .unwrap_or_else(|| made(bytes, rule.size == CapSize::Auto));
     let (file, shares) = match page {
         Ok(page) => page,
         Err(error) => {
             // Before the others: a cap of the process's own counts.
             let own = Rule {
                 is_tree: false,
-                ..*rule
+                ..rule
             };
             rules.0.retain(|rule| !rule.is_tree);
             rules.0.insert(0, own);
@@ -74,10 +74,10 @@ pub fn join(rules: &mut Rules, exports: &mut Vec<(String, OsString)>) -> Result<
 }
 
 /// Makes the page of a new tree.
-fn made(cap: u64) -> Result<(Fd, Shares<'static>), Errno> {
+fn made(cap: u64, follows: bool) -> Result<(Fd, Shares<'static>), Errno> {
     let file = out_of_the_way(in_memory_of(c"pyhost-tree", BYTES)?);
     let (file, shares) = mapped(file)?;
-    shares.open(cap);
+    shares.set_cap(cap, follows.then_some(cap));
     Ok((file, shares))
 }
 

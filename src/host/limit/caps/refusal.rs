@@ -158,11 +158,12 @@ impl fmt::Display for Refusal {
             let (name, live) = (unit.name.as_str(), Bytes(unit.live));
             write!(out, ", most of a unit: {live} of '{name}'")?;
         }
-        match (&self.group, &self.tree) {
-            (Some(held), _) => write!(out, "; --cap auto: {held}"),
-            (_, Some(others)) => write!(out, "; {others}"),
-            _ => Ok(()),
+        if let Some(others) = &self.tree {
+            write!(out, "; {others}")?;
         }
+        let tree = if tree::follows() { "tree=" } else { "" };
+        let group = self.group.as_ref();
+        group.map_or(Ok(()), |held| write!(out, "; --cap {tree}auto: {held}"))
     }
 }
 

@@ -97,8 +97,8 @@ impl FromStr for Rule {
             _ => Some(Scope::named(name).ok_or(EXPECTED)?),
         };
         match (scope, size.parse()?) {
-            (None | Some(Scope::Account(_)), CapSize::Auto) => Err(Expected(
-                "a size such as 64M or 25%; auto is for all accounts of one process together",
+            (None | Some(Scope::Account(_)), CapSize::Auto) if name != TREE => Err(Expected(
+                "a size such as 64M or 25%; auto is for all accounts together",
             )),
             (_, size) => Ok(Rule {
                 scope: scope.unwrap_or(Scope::Total),
@@ -129,8 +129,8 @@ impl Rules {
     }
 
     /// The rule of the tree; the last one counts.
-    pub fn tree(&mut self) -> Option<&mut Rule> {
-        self.0.iter_mut().rfind(|rule| rule.is_tree)
+    pub fn tree(&self) -> Option<&Rule> {
+        self.0.iter().rfind(|rule| rule.is_tree)
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
             let rules: Result<_, Expected> = text.split(';').map(str::parse).collect();
             rules.map(Rules)
         };
-        let mut rules = parse("64M;numpy=25%;total=auto;tree=1G").unwrap();
+        let rules = parse("64M;numpy=25%;total=auto;tree=auto;tree=1G").unwrap();
         assert_eq!(rules.of(Scope::Total).unwrap().size, CapSize::Auto);
         assert_eq!(
             rules.of(Scope::Account(Account::Numpy)).unwrap().size,
@@ -183,7 +183,6 @@ mod tests {
             "-5%",
             "numpy=auto",
             "owned=auto",
-            "tree=auto",
             "tree",
             "64M;",
             "64M,numpy=25%",

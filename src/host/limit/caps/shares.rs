@@ -10,9 +10,11 @@ use std::hint::spin_loop;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, fence};
 
-/// Words of the page: the cap and how many entries were used, then two words a process: its id with its share, and what
-/// tells it from others that had the id.
-pub const WORDS: usize = 2048;
+/// Words of the page: the cap, how many entries were used, and what the cap is at the moment if it follows a control group's charges,
+/// else 0; then two words a process: its id with its share, and what tells it from others that had the id.
+pub const WORDS: usize = 2050;
+/// The number of the first entry: its words are those after the cap's.
+const FIRST: usize = 2;
 
 /// Shares are counted in these.
 pub const UNIT: u64 = 1 << 10;
@@ -33,19 +35,39 @@ const ATTEMPTS: usize = 64;
 pub struct Shares<'a>(pub &'a [AtomicU64]);
 
 impl Shares<'_> {
-    /// Makes a page of zeros the page of a tree with a cap.
-    pub fn open(&self, cap: u64) {
+    /// Makes a page of zeros the page of a tree with a cap, which follows a group's charges or not; or sets such a cap anew, of
+    /// which `now` can be had at the moment.
+    pub fn set_cap(&self, cap: u64, now: Option<u64>) {
         self.0[0].store(cap / UNIT, SeqCst);
+        self.0[2].store(now.map_or(0, |now| (now / UNIT).max(1)), SeqCst);
     }
 
     /// The cap in bytes.
-    pub fn cap(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.0[0].load(SeqCst) * UNIT
+    }
+
+    /// Whether the cap is of so many bytes, to a unit.
+    pub fn is_size(&self, bytes: u64) -> bool {
+        self.size() == bytes / UNIT * UNIT
+    }
+
+    /// Whether the cap follows the charges of a control group.
+    pub fn follows(&self) -> bool {
+        self.0[2].load(SeqCst) != 0
+    }
+
+    /// What can be had of the cap at the moment, in bytes.
+    pub fn cap(&self) -> u64 {
+        match self.0[2].load(SeqCst) {
+            0 => self.size(),
+            now => (now * UNIT).min(self.size()),
+        }
     }
 
     /// The numbers of the entries that were ever used.
     fn used(&self) -> std::ops::RangeInclusive<usize> {
-        1..=(self.0[1].load(SeqCst) as usize).min(self.0.len() / 2 - 1)
+        FIRST..=(self.0[1].load(SeqCst) as usize).min(self.0.len() / 2 - 1)
     }
 
     fn word(&self, entry: usize) -> &AtomicU64 {
@@ -89,7 +111,7 @@ impl Shares<'_> {
             let word = self.word(entry);
             word.load(SeqCst) == 0 && word.compare_exchange(0, own, SeqCst, SeqCst).is_ok()
         };
-        let mut all = 1..self.0.len() / 2;
+        let mut all = FIRST..self.0.len() / 2;
         let before = self.entry_of(id);
         // Who has judged what the process was before the exec does not free its entry.
         let _ = before.map(|entry| self.word(entry).fetch_add(EXEC, SeqCst));
@@ -159,7 +181,7 @@ mod tests {
         const CAP: u64 = 1 << 20;
         let words = page();
         let shares = Shares(&words);
-        shares.open(CAP);
+        shares.set_cap(CAP, None);
         let granted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for id in 1..=4 {

@@ -2,7 +2,7 @@
 
 use super::claims::{self, NoRoom};
 use super::settings::{CapSettings, CapSize, Rule};
-use super::{LimitError, limits, pressure, watch};
+use super::{LimitError, limits, pressure, tree, watch};
 use crate::bytes::Bytes;
 use crate::descriptor::notice;
 use crate::error::Error;
@@ -13,11 +13,9 @@ use std::fmt::Write;
 /// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. An error if a cap is
 /// below what Python itself has live at its start, and its reserve. `slot` is the calling thread's.
 pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
-    let is_auto = settings
-        .hard
-        .of(Scope::Total)
-        .is_some_and(|rule| rule.size == CapSize::Auto);
-    if !is_auto {
+    let total = settings.hard.of(Scope::Total);
+    let is_auto = total.is_some_and(|rule| rule.size == CapSize::Auto);
+    if !is_auto && !tree::follows() {
         watch::start_region();
     }
     if settings.hard.0.is_empty() && settings.soft.0.is_empty() {
@@ -28,6 +26,10 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
     }
     let share = u64::from(settings.share.map_or(1, |share| share.0));
     let machine = Machine::look();
+    if let Some(rule) = settings.hard.tree().filter(|_| tree::follows()) {
+        watch::start(machine.group.as_ref(), machine.physical, u64::MAX, 1);
+        machine.tell(rule, machine.whole());
+    }
     for scope in Scope::all() {
         if let Some(rule) = settings.hard.of(scope) {
             let most = settings.most.filter(|_| scope == Scope::Total);
@@ -37,7 +39,7 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
                 super::set(scope, Some(bytes), !rule.is_owned, slot)
                     .map_err(|error| too_low(rule, bytes, share, error))
             };
-            if rule.size == CapSize::Auto {
+            if rule.size == CapSize::Auto && !tree::follows() {
                 watch::start(machine.group.as_ref(), machine.physical, most, share);
             }
             set(bytes)?;
@@ -108,7 +110,7 @@ impl Machine {
             CapSize::Bytes(_) => {}
             CapSize::Share(_) => notice(format_args!("--cap {rule}: {} of {from}", Bytes(bytes))),
             CapSize::Auto => notice(format_args!(
-                "--cap auto: {} of {from}; requests are refused so that what the kernel charges \
+                "--cap {rule}: {} of {from}; requests are refused so that what the kernel charges \
                  stays below; stacks and shared memory are charged and cannot be refused",
                 Bytes(bytes)
             )),

@@ -93,7 +93,12 @@ pub(super) fn lower(bytes: u64) -> u64 {
 
 /// The cap of the tree.
 pub(super) fn size() -> Option<u64> {
-    shares().map(Shares::cap)
+    shares().map(Shares::size)
+}
+
+/// Whether the cap follows the charges of a control group (`--cap tree=auto`).
+pub(super) fn follows() -> bool {
+    shares().is_some_and(Shares::follows)
 }
 
 /// By how many bytes a share grows and falls: whole units.
@@ -103,7 +108,7 @@ pub(super) fn chunk() -> u64 {
 
 /// How far claims may go together, but for the first of a forked child.
 pub(super) fn limit(shares: &Shares<'_>) -> u64 {
-    shares.cap() - (shares.cap() / KEPT.0).min(KEPT.1)
+    (shares.cap()).saturating_sub((shares.size() / KEPT.0).min(KEPT.1))
 }
 
 /// Bytes of the cap that no process has.

@@ -14,7 +14,7 @@
 //! microseconds), as often as growth or time demands. For maps it asks the kernel about each of their pages, which takes a
 //! millisecond for a gibibyte: so it does that for a hundredth of the time at most, or a tenth where a request waits for it.
 
-use super::{claims, limits, zone};
+use super::{claims, limits, tree, zone};
 use crate::bytes::Bytes;
 use crate::heap::{attend_to_caps, bounded_heap};
 use crate::ledger::{HEADER, LEDGER, Scope};
@@ -581,16 +581,22 @@ impl Charges {
     /// Reads the files, and makes the total's cap follow them; `None` if the kernel does not provide the figures.
     fn follow(&self, now: i64, time: i64) -> Option<Reading> {
         let settled = granted();
+        // First: what others are granted from here on is not charged yet, and lowers what can be had.
+        let tree = tree::shares().filter(|it| it.follows());
+        let tree = tree.map(|shares| (shares, shares.sum()));
         let own = own()?.total();
-        if time >= STATE.next_limit.load(Relaxed) {
-            STATE.next_limit.store(time + INTERVAL.1, Relaxed);
-            self.find_limit();
-        }
-        let limit = self.limit.load(Relaxed);
         let charged = match self.limited().filter(|_| self.share == 1) {
             Some(group) => group.charged()?.total().max(own),
             None => own,
         };
+        let before = self.limit.load(Relaxed);
+        // Another process may have seen that it has changed, and use what it leaves now.
+        let is_old = charged >= before || tree.is_some_and(|(it, _)| !it.is_size(before));
+        if is_old || time >= STATE.next_limit.load(Relaxed) {
+            STATE.next_limit.store(time + INTERVAL.1, Relaxed);
+            self.find_limit();
+        }
+        let limit = self.limit.load(Relaxed);
         let live = LEDGER.bound(Scope::Total).max(0) as u64;
         let allowed = limit.saturating_sub(MARGIN);
         let by_charge = (live + allowed).saturating_sub(charged);
@@ -598,6 +604,9 @@ impl Charges {
         let by_live = allowed.saturating_sub(others + self.beside);
         let cap = by_charge.min(by_live);
         limits::follow(cap);
+        if let Some((shares, sum)) = tree {
+            shares.set_cap(limit, Some((sum + allowed).saturating_sub(charged)));
+        }
         HEADER.cap_computed.store(time as u64 * 1000, Relaxed);
         Some(Reading {
             limit,
