@@ -80,6 +80,8 @@ mod serve;
 mod sweep;
 #[path = "pyhostctl/top.rs"]
 mod top;
+#[path = "pyhostctl/trees.rs"]
+mod trees;
 
 // Caps, regions, and what the system limits.
 #[path = "limit/arrays.rs"]

@@ -1,6 +1,8 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
-use crate::{convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top};
+use crate::{
+    convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top, tree,
+};
 use clap::{Parser, Subcommand};
 use pyhost_record::directory::Setting;
 use std::path::PathBuf;
@@ -42,6 +44,8 @@ impl Cli {
 pub enum Command {
     /// Watch the hosts that run, or one of them; --once: list them
     Top(top::TopOptions),
+    /// Show the processes of a tree, with what they share, and their sum
+    Tree(tree::TreeOptions),
     /// Report on processes, alive or killed; show reports as tables
     Report(report::ReportOptions),
     /// Show the lines of Python that hold the memory

@@ -27,6 +27,7 @@ mod sweep;
 mod symbolize;
 mod symbols;
 mod top;
+mod tree;
 
 use clap::Parser;
 pub use cli::Cli;
@@ -48,6 +49,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let directory = &cli.directory();
     match &cli.command {
         Command::Top(options) => top::run(options, directory)?,
+        Command::Tree(options) => tree::run(options, directory)?,
         Command::Diff(options) => diff::run(options, directory)?,
         Command::Serve(options) => serve::run(options, directory)?,
         Command::InstallKernel(options) => kernel::run(options)?,

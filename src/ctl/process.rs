@@ -2,8 +2,9 @@
 
 use pyhost_ledger::header::Header;
 use pyhost_os::{calls, process::small_file, process::stat_fields};
-use pyhost_record::directory::{Here, Identity};
+use pyhost_record::directory::{self, Here, Identity};
 use std::sync::atomic::Ordering::Relaxed;
+use std::{collections::HashMap, ffi::OsString};
 
 /// The memory and processor time of a process. None for what `/proc` does not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,12 +42,90 @@ pub fn identity_of(header: &Header) -> Identity {
 
 /// Resident bytes of a process, now and at most.
 fn resident(pid: i32) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let kilobytes = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-        small_file::kilobytes(value.as_bytes())
+    let [resident, peak] = kilobytes(&format!("/proc/{pid}/status"), ["VmRSS:", "VmHWM:"])?;
+    Some((resident, peak))
+}
+
+/// Figures of a file of `/proc`, in bytes, by the beginnings of their lines.
+fn kilobytes<const N: usize>(path: &str, names: [&str; N]) -> Option<[u64; N]> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let found = names.map(|name| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        small_file::kilobytes(value?.as_bytes())
+    });
+    let all: Option<Vec<u64>> = found.into_iter().collect();
+    all?.try_into().ok()
+}
+
+/// What is resident of a process, in bytes: of it alone, and with its part of each page that several processes have (`Pss` of proc(5)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proportional {
+    pub resident: u64,
+    pub private: u64,
+    pub proportional: u64,
+}
+
+impl Proportional {
+    /// Of a process of another user nothing may be known.
+    pub fn of(pid: i32) -> Option<Self> {
+        let names = ["Rss:", "Pss:", "Private_Clean:", "Private_Dirty:"];
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let [resident, proportional, clean, dirty] = kilobytes(&path, names)?;
+        Some(Proportional {
+            resident,
+            private: clean + dirty,
+            proportional,
+        })
+    }
+}
+
+/// A process that `/proc` shows.
+pub struct Process {
+    pub parent: i32,
+    /// Clock ticks from the boot to its start.
+    pub start: u64,
+    pub seconds: u64,
+}
+
+/// All processes that run, by their ids.
+pub fn all() -> HashMap<i32, Process> {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime: f64 = uptime
+        .split(' ')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0.0);
+    let ticks_per_second = calls::sysconf(libc::_SC_CLK_TCK) as f64;
+    let process = |name: OsString| {
+        let id = name.to_str()?.parse().ok()?;
+        let stat = std::fs::read(format!("/proc/{id}/stat")).ok()?;
+        let start = directory::start_if_it_runs(&stat)?;
+        let seconds = (uptime - start as f64 / ticks_per_second) as u64;
+        let parent = small_file::number(stat_fields(&stat).nth(1)?)?;
+        Some((
+            id,
+            Process {
+                parent,
+                start,
+                seconds,
+            },
+        ))
     };
-    Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
+    let found = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    found
+        .filter_map(|entry| process(entry.file_name()))
+        .collect()
+}
+
+/// The words of a process's command line.
+pub fn words(pid: i32) -> Vec<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line
+        .split(|&byte| byte == 0)
+        .filter(|word| !word.is_empty());
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
 }
 
 /// Seconds of processor time that a process has taken: fields 14 and 15 of `/proc/PID/stat`.

@@ -4,11 +4,11 @@
 //! moment ([`terminal`]). [`tables`] makes the tables; [`columns`] fits them to the
 //! width. [`list`] prints the hosts once. Without a terminal it prints one table, as with `--once`.
 
-mod columns;
+pub mod columns;
 mod draw;
 mod sample;
 mod state;
-mod tables;
+pub mod tables;
 mod terminal;
 #[cfg(any(test, fuzzing))]
 pub mod tests;

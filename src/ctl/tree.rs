@@ -1,0 +1,366 @@
+//! `pyhostctl tree`: the processes of a tree, what each of them has, and their sum.
+//!
+//! A tree is a host and all that descends from it: by the parents that `/proc` shows, or of what it does not show by those that hosts
+//! have noted. A killed host is in it as long as the one that started it runs.
+
+use crate::find::{self, FoundHost};
+use crate::model::escaped;
+use crate::output::{Failure, print};
+use crate::process::{self, Proportional};
+use crate::top::columns::{Column, left, right, table};
+use crate::top::tables::clock;
+use clap::Args;
+use pyhost_ledger::{AccountFigures, header::Header, header::command_line};
+use pyhost_os::{bytes::Bytes, duration, terminal_text::plain};
+use pyhost_record::directory::{self, ARCHIVE, Entry, Here};
+use pyhost_record::{Record, metrics::Pid, was_killed};
+use ratatui::text::Span;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use std::{fmt::Write, path::Path, thread};
+
+/// The least time between two looks, and how many times the duration of one it is at least.
+const PAUSE: (Duration, u32) = (Duration::from_millis(100), 1);
+/// The bounds of `--for`.
+const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(168 * 3600)];
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    let time = duration::parse(text, None, TIMES[0]..=TIMES[1]);
+    time.ok_or("expected a time between 1s and 168h, such as 30s or 10m")
+}
+
+#[derive(Debug, Args)]
+pub struct TreeOptions {
+    /// Look again and again for this time, 1s to 168h, and show the largest sums and who has ended, too
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub time: Option<Duration>,
+
+    /// As JSON, schema pyhost-tree/1
+    #[arg(long)]
+    pub json: bool,
+
+    /// The process that the tree begins with; without it, all trees
+    #[arg(value_name = "PID")]
+    pub pid: Option<Pid>,
+}
+
+/// A process of a tree.
+struct Member {
+    name: Pid,
+    start: u64,
+    parent: Pid,
+    role: &'static str,
+    /// How it ended; `None` while it runs.
+    ended: Option<String>,
+    command: String,
+    seconds: u64,
+    /// If it is a host: live bytes and their peak beyond those that it was forked with, and all accounts.
+    live: Option<u64>,
+    peak: Option<u64>,
+    accounts: Vec<(&'static str, AccountFigures)>,
+    memory: Option<Proportional>,
+    /// How many ancestors in the tree it has.
+    depth: usize,
+}
+
+/// Sums of what runs.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    live: u64,
+    memory: Proportional,
+}
+
+/// The largest sums of live bytes and of proportional sizes, with the seconds from the first look to each.
+type Most = [(u64, f64); 2];
+
+pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
+    let (begin, mut seen, mut most) = (Instant::now(), BTreeMap::new(), Most::default());
+    let sums = loop {
+        let look = Instant::now();
+        let sums = take(look_at(options.pid, directory)?, &mut seen);
+        let seconds = (look - begin).as_secs_f64();
+        for (most, bytes) in most.iter_mut().zip([sums.live, sums.memory.proportional]) {
+            if bytes > most.0 {
+                *most = (bytes, seconds);
+            }
+        }
+        let pause = PAUSE.0.max(look.elapsed() * PAUSE.1);
+        match options.time {
+            Some(time) if begin.elapsed() + pause < time => thread::sleep(pause),
+            _ => break sums,
+        }
+    };
+    if let (Some(pid), true) = (options.pid, seen.is_empty()) {
+        return Err(Failure(format!(
+            "process {pid} is in no tree of '{}'; expected a host that runs with --live, or a process that one has started",
+            directory.display()
+        )));
+    }
+    let most = options.time.map(|_| most);
+    let members = ordered(seen.into_values().collect());
+    print(&match options.json {
+        true => to_json(&members, sums, most),
+        false => to_text(&members, sums, most),
+    })
+}
+
+/// Adds the members of a look to those seen before; who is gone has ended. Returns the sums of those that run.
+fn take(members: Vec<Member>, seen: &mut BTreeMap<(Pid, u64), Member>) -> Sums {
+    for before in seen.values_mut() {
+        before.ended.get_or_insert_with(|| "has ended".to_owned());
+    }
+    let mut sums = Sums::default();
+    for member in members {
+        if member.ended.is_none() {
+            let of_member = member.memory.unwrap_or_default();
+            sums.live += member.live.unwrap_or(0);
+            sums.memory.proportional += of_member.proportional;
+            sums.memory.private += of_member.private;
+        }
+        seen.insert((member.name, member.start), member);
+    }
+    sums
+}
+
+/// The members of the tree of `first`, or of all trees, at this moment.
+fn look_at(first: Option<Pid>, directory: &Path) -> Result<Vec<Member>, Failure> {
+    let here = Here::find();
+    let (hosts, processes) = (find::running(directory)?.hosts, process::all());
+    let mut all: BTreeMap<Pid, Member> = BTreeMap::new();
+    for host in hosts {
+        let name = host.name;
+        all.insert(name, of_host(host, &here, &processes));
+    }
+    for entry in killed(directory, &here) {
+        if let Ok(record) = Record::read(&entry.path)
+            && was_killed(record.header())
+        {
+            let member = of_killed(&entry, &record);
+            let is_parent =
+                |parent: &Member| parent.start <= member.start && parent.ended.is_none();
+            if all.get(&member.parent).is_some_and(is_parent) {
+                all.entry(member.name).or_insert(member);
+            }
+        }
+    }
+    let hosts: Vec<Pid> = all.keys().copied().collect();
+    let ancestor_is = |id: i32, is_one: &dyn Fn(Pid) -> bool| {
+        let mut id = id;
+        while let Some(process) = processes.get(&id) {
+            id = process.parent;
+            if is_one(of_id(id)) {
+                return true;
+            }
+        }
+        false
+    };
+    for (&id, process) in &processes {
+        if !all.contains_key(&of_id(id)) && ancestor_is(id, &|name| hosts.contains(&name)) {
+            all.insert(of_id(id), of_program(id, process));
+        }
+    }
+    let mut members: Vec<Member> = all.into_values().collect();
+    if let Some(first) = first {
+        let parents: BTreeMap<Pid, Pid> = members.iter().map(|it| (it.name, it.parent)).collect();
+        let descends = |name: Pid| {
+            let line = std::iter::successors(Some(name), |name| parents.get(name).copied());
+            line.take(parents.len() + 1).any(|name| name == first)
+        };
+        members.retain(|member| descends(member.name));
+    }
+    Ok(members)
+}
+
+/// A process that `/proc` shows.
+fn of_id(id: i32) -> Pid {
+    Pid {
+        namespace: None,
+        id,
+    }
+}
+
+/// The files of hosts that run no more.
+fn killed(directory: &Path, here: &Here) -> Vec<Entry> {
+    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
+    let entries = folders.into_iter().filter_map(Result::ok).flatten();
+    entries.filter(|entry| !entry.is_alive(here)).collect()
+}
+
+fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Process>) -> Member {
+    let FoundHost {
+        entry,
+        name,
+        record,
+        ..
+    } = host;
+    let header = record.header();
+    let shown = processes
+        .get(&name.id)
+        .filter(|_| here.sees(&entry.identity));
+    let parent = shown.map_or(header.parent.load(Relaxed), |it| it.parent);
+    let mut member = of_killed(&entry, &record);
+    member.name = name;
+    member.parent = Pid {
+        namespace: name.namespace,
+        id: parent,
+    };
+    member.ended = None;
+    member.memory = shown.and_then(|_| Proportional::of(name.id));
+    member
+}
+
+fn of_killed(entry: &Entry, record: &Record) -> Member {
+    let header: &Header = record.header();
+    let identity = &entry.identity;
+    let namespace =
+        (identity.pid_namespace != directory::pid_namespace()).then_some(identity.pid_namespace);
+    let until = match header.ended() {
+        0 => pyhost_os::clock::now(),
+        ended => ended,
+    };
+    let is_forked = header.forked.load(Relaxed) != 0;
+    let inherited = if is_forked {
+        header.inherited.load(Relaxed)
+    } else {
+        0
+    };
+    let total = &record.snapshot;
+    let accounts = total
+        .accounts()
+        .filter(|(account, _)| record.is_active(*account));
+    Member {
+        name: Pid {
+            namespace,
+            id: identity.pid,
+        },
+        start: identity.start_ticks,
+        parent: Pid {
+            namespace,
+            id: header.parent.load(Relaxed),
+        },
+        role: if is_forked { "fork" } else { "host" },
+        ended: Some(header.ending()),
+        command: header.whole_command(),
+        seconds: until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000,
+        live: Some(total.total_live_bytes.saturating_sub(inherited)),
+        peak: Some(total.total_peak_bytes.saturating_sub(inherited)),
+        accounts: accounts
+            .map(|(account, figures)| (account.name(), *figures))
+            .collect(),
+        memory: None,
+        depth: 0,
+    }
+}
+
+fn of_program(id: i32, process: &process::Process) -> Member {
+    Member {
+        name: of_id(id),
+        start: process.start,
+        parent: of_id(process.parent),
+        role: "program",
+        ended: None,
+        command: command_line(process::words(id), ""),
+        seconds: process.seconds,
+        live: None,
+        peak: None,
+        accounts: Vec::new(),
+        memory: Proportional::of(id),
+        depth: 0,
+    }
+}
+
+/// Each member behind its parent and the siblings that started before.
+fn ordered(mut members: Vec<Member>) -> Vec<Member> {
+    members.sort_by_key(|member| (member.start, member.name));
+    let mut done: Vec<Member> = Vec::with_capacity(members.len());
+    for mut member in members {
+        let parent = done.iter().rposition(|it| it.name == member.parent);
+        let place = parent.map_or(done.len(), |parent| {
+            member.depth = done[parent].depth + 1;
+            let below = &done[parent + 1..];
+            let after = below.iter().take_while(|it| it.depth >= member.depth);
+            parent + 1 + after.count()
+        });
+        done.insert(place, member);
+    }
+    done
+}
+
+fn bytes(bytes: Option<u64>) -> Span<'static> {
+    bytes.map_or("-".into(), |bytes| Bytes(bytes).to_string().into())
+}
+
+const COLUMNS: &[Column<Member>] = &[
+    right("PID", 8, 0, |it| it.name.to_string().into()),
+    right("TIME", 9, 0, |it| clock(it.seconds).into()),
+    right("LIVE", 11, 0, |it| bytes(it.live)),
+    right("PEAK", 11, 0, |it| bytes(it.peak)),
+    right("PRIVATE", 11, 0, |it| bytes(it.memory.map(|of| of.private))),
+    right("PSS", 11, 0, |it| {
+        bytes(it.memory.map(|of| of.proportional))
+    }),
+    right("RESIDENT", 11, 0, |it| {
+        bytes(it.memory.map(|of| of.resident))
+    }),
+    left("ROLE", 7, |it| it.role.into()),
+    left("COMMAND", 14, |it| {
+        let how = it
+            .ended
+            .as_ref()
+            .map_or(String::new(), |how| format!("({how}) "));
+        format!(
+            "{:indent$}{how}{}",
+            "",
+            plain(&it.command),
+            indent = 2 * it.depth
+        )
+        .into()
+    }),
+];
+
+fn to_text(members: &[Member], sums: Sums, most: Option<Most>) -> String {
+    let mut text = table(COLUMNS, members, None, u16::MAX).text();
+    let Sums { live, memory } = sums;
+    let [live, private, proportional] = [live, memory.private, memory.proportional].map(Bytes);
+    let running = members
+        .iter()
+        .filter(|member| member.ended.is_none())
+        .count();
+    let _ = writeln!(
+        text,
+        "{running} processes run: {live} live, {private} private, {proportional} PSS"
+    );
+    if let Some([live, proportional]) = most {
+        let shown = |(bytes, seconds): (u64, f64), what| {
+            format!("{} {what} (after {seconds:.1} s)", Bytes(bytes))
+        };
+        let [live, proportional] = [shown(live, "live"), shown(proportional, "PSS")];
+        let _ = writeln!(text, "the most at a time: {live}, {proportional}");
+    }
+    text
+}
+
+fn to_json(members: &[Member], sums: Sums, most: Option<Most>) -> String {
+    let of_memory = |it: &Proportional| json!({"resident_bytes": it.resident, "private_bytes": it.private, "pss_bytes": it.proportional});
+    let processes = members.iter().map(|it| {
+        let accounts = it.accounts.iter().map(|(name, figures)| {
+            let of_account = json!({"live_bytes": figures.live_bytes, "peak_bytes": figures.peak_bytes});
+            ((*name).to_owned(), of_account)
+        });
+        json!({
+            "pid": it.name.id, "pid_namespace": it.name.namespace, "parent": it.parent.id, "depth": it.depth, "role": it.role,
+            "command": it.command, "seconds": it.seconds, "ended": it.ended, "live_bytes": it.live, "peak_bytes": it.peak,
+            "accounts": accounts.collect::<Map<String, Value>>(), "memory": it.memory.as_ref().map(of_memory),
+        })
+    });
+    let most = most.map(|most| {
+        let [live, proportional] =
+            most.map(|(bytes, seconds)| json!({"bytes": bytes, "seconds": seconds}));
+        json!({"live": live, "pss": proportional})
+    });
+    let sums = json!({"live_bytes": sums.live, "private_bytes": sums.memory.private, "pss_bytes": sums.memory.proportional});
+    let whole = json!({"schema": "pyhost-tree/1", "processes": processes.collect::<Vec<_>>(), "sum": sums, "most": most});
+    escaped(&whole.to_string())
+}
