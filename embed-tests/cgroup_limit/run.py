@@ -47,7 +47,8 @@ def parse(arguments):
 
 def run_in(group, options, host, script, capped, files):
     """Returns (end, kills, peak) of one script in a group of its own."""
-    command = [str(host.absolute()), *(["--cap", "auto"] if capped else []), str(SCRIPTS / script)]
+    live = f"{files}/live"
+    command = [str(host.absolute()), *(["--cap", "auto"] if capped else [f"--live={live}"]), str(SCRIPTS / script)]
     own = {"PYTHONPATH": options.site, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1",
            "CGROUP_LIMIT_FILES": files, "CGROUP_LIMIT_MIB": str(options.limit)}
     process = subprocess.Popen(command, env={**clean_environment(), **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -60,7 +61,13 @@ def run_in(group, options, host, script, capped, files):
         peak = group.peak()
         is_stalled = not capped and peak is not None and peak >= (options.limit - 1) * MIB
         return STALLED if is_stalled else "timed out", group.kills(), peak
-    return end_of(process.returncode, stdout, stderr), group.kills(), group.peak()
+    end, kills = end_of(process.returncode, stdout, stderr), group.kills()
+    if end == "killed" and kills:
+        listed = subprocess.run([host.with_name("pyhostctl"), "--dir", live, "killed"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        row = next((line for line in listed.splitlines() if line.split()[0] == str(process.pid)), "")
+        if f"out-of-memory kills in its control group since it started: {kills}" not in row:
+            end = f"killed, and `pyhostctl killed` says {row!r}"
+    return end, kills, group.peak()
 
 
 def end_of(status, stdout, stderr):

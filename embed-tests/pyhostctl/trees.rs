@@ -25,3 +25,28 @@ fn a_process_that_is_in_no_tree_is_an_error() {
     assert!(outcome.stderr.starts_with(&text), "{outcome:#?}");
     assert_eq!(outcome.code(), 1);
 }
+
+#[test]
+fn the_killed_are_listed() {
+    let directory = folder("killed");
+    let live = format!("--live={}", directory.display());
+    let code = "import os; kept = bytearray(20 << 20); os.system(f'kill -9 {os.getpid()}')";
+    Run::host().args([&live, "-c", code]).run();
+    let listed = |words: &[&str]| {
+        let run = Run::program(PYHOSTCTL).arg("--dir").arg(&directory);
+        run.arg("killed").args(words).ok().stdout
+    };
+    let rows = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let before = rows(&listed(&[]));
+    assert!(
+        matches!(&before[..], [row] if row.contains(" MiB ") && row.contains(" host    was killed: pyhost -c import os; ")),
+        "{before:#?}"
+    );
+    // The next host puts its file away, and the one after that finds it there.
+    Run::host().args([&live, "-c", "pass"]).ok();
+    assert_eq!(rows(&listed(&[])), before);
+    let tree: serde_json::Value = serde_json::from_str(&listed(&["--json"])).unwrap();
+    let process = &tree["processes"][0];
+    assert_eq!(process["ended"], "was killed");
+    assert!(process["live_bytes"].as_u64() > Some(20 << 20) && process["memory"].is_null());
+}

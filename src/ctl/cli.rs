@@ -46,6 +46,8 @@ pub enum Command {
     Top(top::TopOptions),
     /// Show the processes of a tree, with what they share, and their sum
     Tree(tree::TreeOptions),
+    /// List the hosts that were killed
+    Killed(tree::KilledOptions),
     /// Report on processes, alive or killed; show reports as tables
     Report(report::ReportOptions),
     /// Show the lines of Python that hold the memory

@@ -50,6 +50,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Top(options) => top::run(options, directory)?,
         Command::Tree(options) => tree::run(options, directory)?,
+        Command::Killed(options) => tree::list_killed(options, directory)?,
         Command::Diff(options) => diff::run(options, directory)?,
         Command::Serve(options) => serve::run(options, directory)?,
         Command::InstallKernel(options) => kernel::run(options)?,

@@ -8,12 +8,12 @@ use crate::model::escaped;
 use crate::output::{Failure, print};
 use crate::process::{self, Proportional};
 use crate::top::columns::{Column, left, right, table};
-use crate::top::tables::clock;
+use crate::top::tables;
 use clap::Args;
-use pyhost_ledger::{AccountFigures, header::Header, header::command_line};
-use pyhost_os::{bytes::Bytes, duration, terminal_text::plain};
+use pyhost_ledger::{AccountFigures, header::Header, header::ProcessState, header::command_line};
+use pyhost_os::{bytes::Bytes, clock, duration, terminal_text::plain};
 use pyhost_record::directory::{self, ARCHIVE, Entry, Here};
-use pyhost_record::{Record, metrics::Pid, was_killed};
+use pyhost_record::{Killed, Record, metrics::Pid, was_killed};
 use ratatui::text::Span;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -55,7 +55,8 @@ struct Member {
     /// How it ended; `None` while it runs.
     ended: Option<String>,
     command: String,
-    seconds: u64,
+    /// From the start to now or to the end; `None` if that is unknown, as of SIGKILL.
+    seconds: Option<u64>,
     /// If it is a host: live bytes and their peak beyond those that it was forked with, and all accounts.
     live: Option<u64>,
     peak: Option<u64>,
@@ -106,6 +107,28 @@ pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
     })
 }
 
+#[derive(Debug, Args)]
+pub struct KilledOptions {
+    /// As JSON, schema pyhost-tree/1
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pyhostctl killed`: the hosts whose files say that they were killed.
+pub fn list_killed(options: &KilledOptions, directory: &Path) -> Result<(), Failure> {
+    let here = Here::find();
+    let records = killed(directory, &here);
+    let members = ordered(
+        records
+            .map(|(entry, record)| of_record(&entry, &record, false))
+            .collect(),
+    );
+    print(&match options.json {
+        true => to_json(&members, Sums::default(), None),
+        false => table(COLUMNS, &members, None, u16::MAX).text(),
+    })
+}
+
 /// Adds the members of a look to those seen before; who is gone has ended. Returns the sums of those that run.
 fn take(members: Vec<Member>, seen: &mut BTreeMap<(Pid, u64), Member>) -> Sums {
     for before in seen.values_mut() {
@@ -133,16 +156,11 @@ fn look_at(first: Option<Pid>, directory: &Path) -> Result<Vec<Member>, Failure>
         let name = host.name;
         all.insert(name, of_host(host, &here, &processes));
     }
-    for entry in killed(directory, &here) {
-        if let Ok(record) = Record::read(&entry.path)
-            && was_killed(record.header())
-        {
-            let member = of_killed(&entry, &record);
-            let is_parent =
-                |parent: &Member| parent.start <= member.start && parent.ended.is_none();
-            if all.get(&member.parent).is_some_and(is_parent) {
-                all.entry(member.name).or_insert(member);
-            }
+    for (entry, record) in killed(directory, &here) {
+        let member = of_record(&entry, &record, false);
+        let is_parent = |parent: &Member| parent.start <= member.start && parent.ended.is_none();
+        if all.get(&member.parent).is_some_and(is_parent) {
+            all.entry(member.name).or_insert(member);
         }
     }
     let hosts: Vec<Pid> = all.keys().copied().collect();
@@ -181,11 +199,14 @@ fn of_id(id: i32) -> Pid {
     }
 }
 
-/// The files of hosts that run no more.
-fn killed(directory: &Path, here: &Here) -> Vec<Entry> {
+/// The files of hosts that were killed.
+fn killed(directory: &Path, here: &Here) -> impl Iterator<Item = (Entry, Record)> {
     let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
-    let entries = folders.into_iter().filter_map(Result::ok).flatten();
-    entries.filter(|entry| !entry.is_alive(here)).collect()
+    let ended = folders.into_iter().filter_map(Result::ok).flatten();
+    let ended = ended.filter(|entry| !entry.is_alive(here));
+    let records = ended.filter_map(|entry| Some((Record::read(&entry.path).ok()?, entry)));
+    let killed = records.filter(|(record, _)| was_killed(record.header()));
+    killed.map(|(record, entry)| (entry, record))
 }
 
 fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Process>) -> Member {
@@ -200,7 +221,7 @@ fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Proce
         .get(&name.id)
         .filter(|_| here.sees(&entry.identity));
     let parent = shown.map_or(header.parent.load(Relaxed), |it| it.parent);
-    let mut member = of_killed(&entry, &record);
+    let mut member = of_record(&entry, &record, true);
     member.name = name;
     member.parent = Pid {
         namespace: name.namespace,
@@ -211,15 +232,17 @@ fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Proce
     member
 }
 
-fn of_killed(entry: &Entry, record: &Record) -> Member {
+fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
     let header: &Header = record.header();
     let identity = &entry.identity;
     let namespace =
         (identity.pid_namespace != directory::pid_namespace()).then_some(identity.pid_namespace);
-    let until = match header.ended() {
-        0 => pyhost_os::clock::now(),
-        ended => ended,
+    let until = match (header.ended(), header.state().0) {
+        (0, ProcessState::Running) if !runs => None,
+        (0, _) => Some(clock::now()),
+        (ended, _) => Some(ended),
     };
+    let seconds = |until: u64| until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000;
     let is_forked = header.forked.load(Relaxed) != 0;
     let inherited = if is_forked {
         header.inherited.load(Relaxed)
@@ -241,9 +264,9 @@ fn of_killed(entry: &Entry, record: &Record) -> Member {
             id: header.parent.load(Relaxed),
         },
         role: if is_forked { "fork" } else { "host" },
-        ended: Some(header.ending()),
+        ended: Some(Killed(header).to_string()),
         command: header.whole_command(),
-        seconds: until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000,
+        seconds: until.map(seconds),
         live: Some(total.total_live_bytes.saturating_sub(inherited)),
         peak: Some(total.total_peak_bytes.saturating_sub(inherited)),
         accounts: accounts
@@ -262,7 +285,7 @@ fn of_program(id: i32, process: &process::Process) -> Member {
         role: "program",
         ended: None,
         command: command_line(process::words(id), ""),
-        seconds: process.seconds,
+        seconds: Some(process.seconds),
         live: None,
         peak: None,
         accounts: Vec::new(),
@@ -294,7 +317,9 @@ fn bytes(bytes: Option<u64>) -> Span<'static> {
 
 const COLUMNS: &[Column<Member>] = &[
     right("PID", 8, 0, |it| it.name.to_string().into()),
-    right("TIME", 9, 0, |it| clock(it.seconds).into()),
+    right("TIME", 9, 0, |it| {
+        it.seconds.map_or("-".into(), |it| tables::clock(it).into())
+    }),
     right("LIVE", 11, 0, |it| bytes(it.live)),
     right("PEAK", 11, 0, |it| bytes(it.peak)),
     right("PRIVATE", 11, 0, |it| bytes(it.memory.map(|of| of.private))),
@@ -309,7 +334,7 @@ const COLUMNS: &[Column<Member>] = &[
         let how = it
             .ended
             .as_ref()
-            .map_or(String::new(), |how| format!("({how}) "));
+            .map_or(String::new(), |how| format!("{how}: "));
         format!(
             "{:indent$}{how}{}",
             "",

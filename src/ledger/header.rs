@@ -10,8 +10,9 @@
 #![deny(unsafe_code)]
 
 use crate::layout::{UNIT, Zeros, stored};
-use pyhost_os::signals::signal_words;
 use pyhost_os::terminal_text::{leading_text, whole_letters};
+use pyhost_os::{process::cgroup, signals::signal_words};
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
@@ -210,7 +211,10 @@ stored! {
         pub lines: LinesCell,
         /// When the total's cap was last computed from what a limit leaves, in nanoseconds of `CLOCK_MONOTONIC`; 0 if it follows none.
         pub cap_computed: AtomicU64,
-        spare: [AtomicU64; 142],
+        /// The file that counts the out-of-memory kills of the process's control group, and how many there were when it started.
+        group_events: Text<32>,
+        earlier_kills: AtomicU64,
+        spare: [AtomicU64; 109],
         cells: [MarkCell; MARKS],
     }
 }
@@ -301,6 +305,26 @@ impl Header {
             _ => ProcessState::Running,
         };
         (state, self.status.load(Relaxed))
+    }
+
+    /// The process starts, or a forked child does: its group's out-of-memory kills are counted from here on, in the file `events`, or
+    /// in its parent's.
+    pub fn begin_group(&self, events: Option<&str>) {
+        if let Some(events) = events {
+            self.group_events.set(events);
+        }
+        self.earlier_kills.store(self.kills().unwrap_or(0), Relaxed);
+    }
+
+    /// How many processes of its control group the kernel has killed for want of memory since it started; None if it does not say.
+    pub fn out_of_memory_kills(&self) -> Option<u64> {
+        self.kills()?.checked_sub(self.earlier_kills.load(Relaxed))
+    }
+
+    fn kills(&self) -> Option<u64> {
+        let mut path = [0; 32 * 8 + 1];
+        self.group_events.bytes(&mut path[..32 * 8]);
+        cgroup::out_of_memory_kills(CStr::from_bytes_until_nul(&path).ok()?)
     }
 
     /// How it ended, in words, if it runs no more.

@@ -201,7 +201,16 @@ impl fmt::Display for Killed<'_> {
                 "signal" => write!(out, "was killed by signal {signal}"),
                 name => write!(out, "was killed by {name}"),
             },
-            _ => out.write_str("was killed"),
+            _ => {
+                out.write_str("was killed")?;
+                let kills = self.0.out_of_memory_kills().filter(|&kills| kills > 0);
+                kills.map_or(Ok(()), |kills| {
+                    write!(
+                        out,
+                        " (out-of-memory kills in its control group since it started: {kills})"
+                    )
+                })
+            }
         }
     }
 }

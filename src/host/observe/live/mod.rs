@@ -21,7 +21,7 @@ use crate::ledger::{HEADER, LEDGER, REPORTED, Snapshot};
 use crate::observe::report::{Ending, Facts};
 use crate::observe::timeline::{self, brief, trouble};
 use crate::output::{self, Draft, Target};
-use crate::process::{self, small_file::read_once};
+use crate::process::{self, cgroup, small_file::read_once};
 use crate::resident::{keep_noting, resident};
 use crate::{errno::Errno, header::ProcessState, libc_exports::native, path_template::PathBuffer};
 use pyhost_os::file::{self, Fd, FdPlace};
@@ -177,6 +177,8 @@ fn fill_header(argv: &[OsString]) {
     HEADER.parent.store(calls::getppid(), Relaxed);
     HEADER.user.store(calls::geteuid(), Relaxed);
     HEADER.host.set(env!("CARGO_PKG_VERSION"));
+    let events = cgroup::events().and_then(|path| path.into_os_string().into_string().ok());
+    HEADER.begin_group(events.as_deref());
     HEADER.set_argv(argv.iter().map(|word| word.as_bytes()));
 }
 
@@ -319,6 +321,7 @@ pub fn forked(child: &Child) {
         return;
     }
     HEADER.begin_child();
+    HEADER.begin_group(None);
     name_process();
     note_inherited();
     brief::leave_to_parent(child);

@@ -18,10 +18,10 @@ mod tests;
 
 pub use watch::{Watch, own};
 
-use crate::{bytes::Bytes, process::small_file};
+use crate::{bytes::Bytes, file, process::small_file};
 use mounts::Group;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs};
+use std::{ffi::CStr, fmt, fs};
 
 /// From here on a number in `memory.limit_in_bytes` means that there is no limit: the kernel
 /// writes 2^63 rounded down to whole pages.
@@ -121,6 +121,29 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
         found.push(at(OF_ALL, folder, bytes));
     }
     found
+}
+
+/// The file that counts the out-of-memory kills of the nearest memory cgroup that has one. Allocates.
+pub fn events() -> Option<PathBuf> {
+    let groups = mounts::groups(Path::new("/"));
+    let files = groups.iter().flat_map(|group| {
+        let name = match group.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        group.folders().map(move |folder| folder.join(name))
+    });
+    files.into_iter().find(|path| path.is_file())
+}
+
+/// How many processes the kernel has killed for want of memory in the group with that file. None if it does not say.
+pub fn out_of_memory_kills(events: &CStr) -> Option<u64> {
+    // Opening another file might have effects.
+    let mode = file::status_of(events, 0).ok()?.st_mode;
+    let mut text = [0; 512];
+    let is_regular = mode & libc::S_IFMT == libc::S_IFREG;
+    let text = is_regular.then(|| small_file::read_once(events, &mut text))?;
+    watch::field(text?, b"oom_kill")
 }
 
 /// The number in a file of a group; None if there is no such file or number.
