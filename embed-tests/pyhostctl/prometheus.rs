@@ -18,6 +18,41 @@ fn documented(name: &str) -> String {
     block.split("```").next().unwrap().to_owned()
 }
 
+/// What promtool gives the documented rules, and what they then say.
+const RULE_TESTS: &str = "rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - {series: 'pyhost_memory_bytes{account=\"total\",pid=\"7\",command=\"a.py\"}', values: '95+0x400'}
+  - {series: 'pyhost_memory_cap_bytes{account=\"total\",pid=\"7\",command=\"a.py\"}', values: '100+0x400'}
+  - {series: 'pyhost_memory_bytes{account=\"total\",service=\"api\",role=\"fork\",worker=\"0\",command=\"b\"}', values: '1e8+1e6x400'}
+  - {series: 'pyhost_memory_bytes{account=\"total\",service=\"api\",role=\"fork\",worker=\"1\",command=\"b\"}', values: '1e8+1e4x400'}
+  - {series: 'pyhost_allocation_failures_total{account=\"obj\",reason=\"refused\",service=\"api\",role=\"fork\",worker=\"1\",command=\"b\"}', values: '0x295 0+1x104'}
+  - {series: 'process_start_time_seconds{service=\"api\",role=\"fork\",worker=\"0\",command=\"b\"}', values: '1x295 1+60x104'}
+  - {series: 'process_start_time_seconds{service=\"web\",role=\"fork\",worker=\"0\",command=\"b\"}', values: '1x298 500x101'}
+  alert_rule_test:
+  - {eval_time: 5m, alertname: PyhostNearCap, exp_alerts: [{exp_labels: {account: total, pid: '7', command: a.py}, exp_annotations:
+      {summary: a.py (7) has 95% of its cap on total live}}]}
+  - {eval_time: 200m, alertname: PyhostGrows, exp_alerts: [{exp_labels: {account: total, service: api, role: fork, worker: '0', command: b}, exp_annotations:
+      {summary: api (0) grows by 57.22MiB an hour}}]}
+  - {eval_time: 290m, alertname: PyhostRefuses, exp_alerts: []}
+  - {eval_time: 320m, alertname: PyhostRefuses, exp_alerts: [{exp_labels: {service: api, command: b}, exp_annotations:
+      {summary: api was refused memory 10 times in ten minutes}}]}
+  - {eval_time: 290m, alertname: PyhostWorkersEnd, exp_alerts: []}
+  - {eval_time: 320m, alertname: PyhostWorkersEnd, exp_alerts: [{exp_labels: {service: api}, exp_annotations:
+      {summary: api has replaced 15 workers in 15 minutes}}]}
+";
+
+#[test]
+fn the_documented_alert_rules_say_what_they_should() {
+    let folder = folder("rules");
+    std::fs::write(folder.join("rules.yml"), documented("alert rule")).unwrap();
+    std::fs::write(folder.join("tests.yml"), RULE_TESTS).unwrap();
+    let run = Run::program(debian("promtool")).args(["test", "rules"]);
+    run.arg(folder.join("tests.yml")).ok();
+}
+
 /// Prometheus, with the documented configuration and rules.
 pub struct Prometheus {
     _daemon: Daemon,

@@ -61,6 +61,61 @@ pub fn assert_close(first: f64, second: f64) {
 }
 
 #[test]
+fn workers_of_a_service_keep_their_series_when_others_take_their_place() {
+    let live = live_folder("service");
+    let (_server, address) = serve(&live);
+    let code = "import os, threading, time
+parent = os.getpid()
+def worker():
+    if os.fork() == 0:
+        while os.getppid() == parent: time.sleep(0.05)
+        os._exit(0)
+def replace():
+    while True: os.wait(); worker()
+worker(); worker(); threading.Thread(target=replace, daemon=True).start()";
+    let service = host(&live, &["--service", "api"], code);
+    let samples = |worker: &str| {
+        let labels = [("service", "api"), ("role", "fork"), ("worker", worker)];
+        values(&scrape(address), "process_start_time_seconds", &labels)
+    };
+    until("two workers", || {
+        let counts = ["0", "1"].map(|worker| samples(worker).len());
+        (counts == [1, 1]).then_some(())
+    });
+    assert!(samples("2").is_empty());
+    let text = scrape(address);
+    assert_eq!(
+        values(
+            &text,
+            "pyhost_info",
+            &[("service", "api"), ("role", "host"), ("worker", "0")]
+        )
+        .len(),
+        1
+    );
+    assert!(!text.contains("pid="), "{text}");
+    let children = format!("/proc/{0}/task/{0}/children", service.pid());
+    let children = std::fs::read_to_string(children).unwrap();
+    let first = children.split_whitespace().next().unwrap();
+    let starts = || [samples("0"), samples("1")];
+    let before = starts();
+    Run::program("kill").args(["-9", first]).ok();
+    until("another worker in its place", || {
+        let after = starts();
+        let changed = after
+            .iter()
+            .zip(&before)
+            .filter(|(after, before)| after.len() == 1 && after != before);
+        let same = after
+            .iter()
+            .zip(&before)
+            .filter(|(after, before)| after == before);
+        ((changed.count(), same.count()) == (1, 1)).then_some(())
+    });
+    assert!(samples("2").is_empty());
+}
+
+#[test]
 fn a_scrape_has_every_host_that_runs_and_none_that_has_ended() {
     let live = live_folder("serve");
     let (_server, address) = serve(&live);

@@ -3,7 +3,7 @@
 use crate::check::{faults, leaks, stacks};
 use crate::cpython::{self, frames, layout::unsafe_caps, native_calls, objects::Gil, threads};
 use crate::error::{Error, Result};
-use crate::ledger::{Account, LEDGER};
+use crate::ledger::{Account, HEADER, LEDGER};
 use crate::libc_exports::native::{self, Mode, mapped};
 use crate::limit::caps::{self, cap_errors};
 use crate::limit::{budgets, recycling, region};
@@ -88,6 +88,9 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
     let (argv, command) = (&options.argv, &options.command);
+    if let Some(service) = &options.service {
+        HEADER.service.set(&service.0);
+    }
     let is_in_place = live::start(&options.live, samples, argv, host_words, command)?;
     if !is_in_place {
         options.give_up_live();

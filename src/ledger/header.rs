@@ -214,7 +214,9 @@ stored! {
         /// The file that counts the out-of-memory kills of the process's control group, and how many there were when it started.
         group_events: Text<32>,
         earlier_kills: AtomicU64,
-        spare: [AtomicU64; 109],
+        /// The service's name; empty without one.
+        pub service: Text<8>,
+        spare: [AtomicU64; 101],
         cells: [MarkCell; MARKS],
     }
 }

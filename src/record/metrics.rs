@@ -104,11 +104,24 @@ pub const ABOUT: [&str; 6] = [
     "profile",
 ];
 
+/// A process of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The service's name.
+    pub service: &'a str,
+    /// `host`, or `fork` of a forked child.
+    pub role: &'a str,
+    /// Which of those with the same role. Who takes the place of one that has ended has its number.
+    pub worker: usize,
+}
+
 /// The known facts of a process. A `None` gives no sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Process<'a> {
     /// Its id, where that is to be a label.
     pub pid: Option<Pid>,
+    /// What takes the id's place as labels.
+    pub member: Option<Member<'a>>,
     /// The script's name.
     pub command: &'a str,
     /// The values of [`ABOUT`].
@@ -262,7 +275,19 @@ impl<W: Write> Samples<'_, W> {
             separator = ',';
         }
         if let Some(process) = process {
-            if let Some(pid) = process.pid {
+            if let Some(Member {
+                service,
+                role,
+                worker,
+            }) = process.member
+            {
+                let service = Label(service);
+                write!(
+                    self.out,
+                    "{separator}service=\"{service}\",role=\"{role}\",worker=\"{worker}\""
+                )?;
+                separator = ',';
+            } else if let Some(pid) = process.pid {
                 write!(self.out, "{separator}pid=\"{pid}\"")?;
                 separator = ',';
             }

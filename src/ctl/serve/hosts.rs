@@ -3,19 +3,67 @@
 use crate::find::{Found, FoundHost};
 use pyhost_ledger::{REPORTED, Scope, header::Header};
 use pyhost_os::clock;
-use pyhost_record::directory;
-use pyhost_record::metrics::{self, ABOUT, Form, Machine, Pid, Process};
-use std::sync::atomic::Ordering::Relaxed;
+use pyhost_record::directory::{self, Identity};
+use pyhost_record::metrics::{self, ABOUT, Form, Machine, Member, Pid, Process};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError, atomic::Ordering::Relaxed};
+
+/// The processes of services: each has its place as long as it runs, the next then.
+#[derive(Default)]
+pub struct Workers(Mutex<HashMap<Kind, Vec<Option<Identity>>>>);
+
+/// A service and a role in it.
+type Kind = (String, &'static str);
+
+impl Workers {
+    /// The kind and the place of each host; `None` of one without a service.
+    fn places(&self, hosts: &[FoundHost]) -> Vec<Option<(Kind, usize)>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = |it: &Identity| hosts.iter().any(|host| host.entry.identity == *it);
+        for place in all.values_mut().flatten() {
+            *place = place.take().filter(runs);
+        }
+        let mut place = |host: &FoundHost| {
+            let (identity, header) = (&host.entry.identity, host.record.header());
+            let service = Some(header.service.get()).filter(|name| !name.is_empty())?;
+            let is_forked = header.forked.load(Relaxed) == 1;
+            let role = if is_forked { "fork" } else { "host" };
+            let kind = (service, role);
+            let places = all.entry(kind.clone()).or_default();
+            let own = places.iter().position(|it| it.as_ref() == Some(identity));
+            let free = || places.iter().position(Option::is_none);
+            let place = own.or_else(free).unwrap_or(places.len());
+            places.resize(places.len().max(place + 1), None);
+            places[place] = Some(identity.clone());
+            Some((kind, place))
+        };
+        // Those that have a place keep it, whatever their order.
+        let mut found: Vec<_> = hosts.iter().map(|_| None).collect();
+        let mut order: Vec<usize> = (0..hosts.len()).collect();
+        order.sort_by_key(|&index| hosts[index].entry.identity.start_ticks);
+        for index in order {
+            found[index] = place(&hosts[index]);
+        }
+        found
+    }
+}
 
 /// The metrics of these hosts and of the machine, as text.
-pub fn metrics_of(found: &Found, form: Form) -> String {
+pub fn metrics_of(found: &Found, form: Form, workers: &Workers) -> String {
     let hosts = found.hosts.iter();
     let texts: Vec<_> = hosts.map(|host| texts(host.record.header())).collect();
     let namespace = directory::pid_namespace();
-    let hosts = found.hosts.iter().zip(&texts);
-    let processes = hosts.map(|(host, texts)| process(host, texts, namespace));
-    let mut processes: Vec<Process<'_>> = processes.collect();
-    processes.sort_by_key(|process| process.pid);
+    let members = workers.places(&found.hosts);
+    let hosts = found.hosts.iter().zip(&texts).zip(&members);
+    let processes = hosts.map(|((host, texts), member)| Process {
+        member: (member.as_ref()).map(|((service, role), worker)| Member {
+            service,
+            role,
+            worker: *worker,
+        }),
+        ..process(host, texts, namespace)
+    });
+    let processes: Vec<Process<'_>> = processes.collect();
     let machine = Machine {
         hosts: found.hosts.len() as u64,
         unreadable_files: found.unreadable_files,
@@ -55,6 +103,7 @@ fn process<'a>(
             namespace: other,
             id: host.entry.identity.pid,
         }),
+        member: None,
         command,
         about: about.each_ref().map(String::as_str),
         now: &record.snapshot,

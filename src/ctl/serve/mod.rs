@@ -2,8 +2,8 @@
 //! sample lines, for readers of Go's.
 //!
 //! Each connection has a thread ([`connections`]), which parses the request ([`request`]), and reads the
-//! hosts' files again for each scrape ([`hosts`], [`profiles`]). Nothing is kept from one scrape to the next: a
-//! process that has ended is missing from the next one.
+//! hosts' files again for each scrape ([`hosts`], [`profiles`]). Nothing is kept from one scrape to the next but which
+//! worker of a service has which number: a process that has ended is missing from the next one.
 
 mod address;
 mod connections;
@@ -53,10 +53,11 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
         );
     }
     let names = Names::new(options.listen.host(), own.ip(), &options.allow_host);
+    let workers = hosts::Workers::default();
     end_on_signals().map_err(|error| Failure(format!("signals cannot be handled ({error})")))?;
     print(&format!("serving http://{own}/metrics\n"))?;
     connections::serve(&listener, &|request, client| {
-        answer(request, client, directory, &names)
+        answer(request, client, directory, &names, &workers)
     })
 }
 
@@ -77,7 +78,13 @@ const PAGE: &str = "<!doctype html>
 </body></html>
 ";
 
-fn answer(request: &Request, client: &Client<'_>, directory: &Path, names: &Names) -> Response {
+fn answer(
+    request: &Request,
+    client: &Client<'_>,
+    directory: &Path,
+    names: &Names,
+    workers: &hosts::Workers,
+) -> Response {
     if !names.admit(request.host.as_deref()) {
         return Response::misdirected();
     }
@@ -93,7 +100,10 @@ fn answer(request: &Request, client: &Client<'_>, directory: &Path, names: &Name
                     true => Form::OpenMetrics,
                     false => Form::Prometheus,
                 };
-                Response::ok(form.content_type(), hosts::metrics_of(&found, form))
+                Response::ok(
+                    form.content_type(),
+                    hosts::metrics_of(&found, form, workers),
+                )
             }
             Err(Failure(text)) => Response::failed(&text),
         },

@@ -80,6 +80,8 @@ pub struct Options {
     pub argv: Vec<OsString>,
     /// The script's name.
     pub command: String,
+    /// The service that it is a part of.
+    pub service: Option<command::Service>,
     /// The program's name, then Python's arguments.
     pub python_argv: Vec<OsString>,
     /// Variables to set, so that children inherit what the command line gave.
@@ -174,8 +176,11 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
     let caps = bounds::caps(&values)?;
     let bounded = region.size.is_some() || !caps.hard.0.is_empty();
-    let service = variable(command::SERVICE).filter(|_| is_trusted);
-    let service = service.map(|name| name.to_string_lossy().into_owned());
+    let text_of = |name| {
+        let text = variable(name).filter(|_| is_trusted);
+        text.map(|text| text.to_string_lossy().into_owned())
+    };
+    let (script, of_otel) = (text_of(command::SCRIPT), text_of("OTEL_SERVICE_NAME"));
     let mut options = Options {
         live,
         timeline,
@@ -208,7 +213,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
                 || inherited
                 || process::has_ancestor_of_its_kind()),
         stats,
-        command: command::name(python_argv.get(1..).unwrap_or_default(), service.as_deref()),
+        command: command::name(python_argv.get(1..).unwrap_or_default(), script.as_deref()),
+        service: (values.service.clone()).or_else(|| of_otel?.parse().ok()),
         python_argv,
         exports: values.exports(&outputs.missing),
         notices: outputs.notices,
@@ -220,8 +226,8 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let asked = options.stats.is_some() || options.timeline.is_on() || has_file;
     let is_watched = asked || options.live != live::LedgerPlace::Own;
     if is_watched && command::is_a_scripts(&options.command) {
-        let service = options.command.clone().into();
-        options.exports.push((command::SERVICE.to_owned(), service));
+        let script = options.command.clone().into();
+        options.exports.push((command::SCRIPT.to_owned(), script));
     }
     if asked && !inherited {
         options.exports.push((OUTERMOST.to_owned(), own.into()));

@@ -13,7 +13,8 @@ use crate::heap::retention::Retention;
 use crate::libc_exports::native;
 use crate::limit::caps::{Rule, Share};
 use crate::limit::recycling::RecycleSignal;
-use crate::observe::{lines::LineSettings, report::Format, timeline::Interval};
+use crate::observe::report::{Format, command::Service};
+use crate::observe::{lines::LineSettings, timeline::Interval};
 use crate::python::module::FunctionName;
 use crate::python::numpy::{Alignment, ArrayAllocator, ArrayRegion};
 use std::ffi::{OsStr, OsString};
@@ -219,6 +220,12 @@ the directory DIR. Child processes have files of their own there
   file:PATH  in this file, which stays; with %p, the process id, child
              processes have theirs, too" {
         live: Live, ""
+    }
+    "--service", "PYHOST_SERVICE", Form::Next("NAME"), "\
+Name the service in metrics, worker by worker
+With --live: pyhostctl serve labels its processes by service, role and
+worker, not by process id. Without it the name is OTEL_SERVICE_NAME's" {
+        service: Text<Service>, ""
     }
     "--lines", "PYHOST_LINES", Form::Optional("INTERVAL,...", "on"), "\
 Report which lines of Python allocated memory

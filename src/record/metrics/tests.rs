@@ -5,6 +5,7 @@ use super::*;
 
 fn process<'a>(snapshot: &'a Snapshot, command: &'a str, pid: Option<i32>) -> Process<'a> {
     Process {
+        member: None,
         pid: pid.map(|id| Pid {
             namespace: None,
             id,

@@ -1,10 +1,11 @@
 //! The script's name in metrics: the same for each run of it, whatever its arguments. Code of `-c` has no name of its
 //! own: it is named by the script of the host that started it, which hosts hand on in a variable.
 
-use pyhost_os::terminal_text::whole_letters;
+use derive_more::Display;
+use pyhost_os::{bytes::Expected, terminal_text::whole_letters};
 use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::{OsStr, OsString};
-use std::{os::unix::ffi::OsStrExt, path::Path};
+use std::{os::unix::ffi::OsStrExt, path::Path, str::FromStr};
 
 /// Code of the command line.
 const CODE: &str = "-c";
@@ -14,7 +15,22 @@ const INPUT: &[u8] = b"-";
 const MULTIPROCESSING: &[u8] = b"from multiprocessing.";
 
 /// Names the script of the host that started this one, or the one before: the last that had a name.
-pub const SERVICE: &str = "PYHOST_SERVICE";
+pub const SCRIPT: &str = "PYHOST_SCRIPT";
+
+/// The name of a service, of `--service`.
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+pub struct Service(pub String);
+
+impl FromStr for Service {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        match text.len() {
+            1..=COMMAND_BYTES => Ok(Service(text.to_owned())),
+            _ => Err(Expected("a name of 1 to 64 bytes")),
+        }
+    }
+}
 
 /// The name of the program among Python's arguments: the last part of the script's path, the module
 /// of `-m`, `-c`, or `-` for standard input and the REPL. At most 64 bytes. `service` is the script that

@@ -28,6 +28,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
             namespace: None,
             id: report.pid,
         }),
+        member: None,
         command: &facts.command,
         about: [
             env!("CARGO_PKG_VERSION"),
