@@ -118,6 +118,26 @@ fn a_stack_is_given_innermost_first_with_file_line_and_function() {
 }
 
 #[test]
+fn the_columns_of_the_table_do_not_shift_behind_several_accounts() {
+    let code = "import array\nkept = [array.array('b', bytes(1 << 20)), {n: str(n) for n in range(20_000)}]\nmore = bytes(1 << 20)";
+    let outcome = Run::host().args(["--lines=1", "-c", code]).ok();
+    let rows = outcome
+        .stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("lines at the peak"));
+    let rows = Vec::from_iter(
+        rows.skip(1)
+            .take_while(|line| line.contains("<string>:") || line.contains("outside")),
+    );
+    let columns = rows
+        .iter()
+        .map(|row| row.find("<string>:").or(row.find("outside of")));
+    assert!(rows.iter().any(|row| row.contains("+")), "{outcome:#?}");
+    let columns = std::collections::HashSet::<_>::from_iter(columns);
+    assert_eq!(columns.len(), 1, "{outcome:#?}");
+}
+
+#[test]
 fn the_table_has_the_lines_of_the_user_with_the_error_and_the_library() {
     let code = "import json\nkept = json.loads('[' + ','.join(map(str, range(300_000))) + ']')";
     let outcome = Run::host().args(["--lines=32K,seed=1", "-c", code]).ok();
