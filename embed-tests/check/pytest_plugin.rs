@@ -134,7 +134,7 @@ fn tests_are_held_to_their_limits_and_told_why() {
         section[1].ends_with("test_memory.py::test_above_its_limit"),
         "{section:?}"
     );
-    assert!(section[1].contains("  over  "), "{section:?}");
+    assert!(section[1].contains("  24 MB  over  "), "{section:?}");
     // The two that have a bad marker were not run.
     let totals = format!("17 tests measured, {OVER} over the limit; highest peak growth 2");
     assert!(section[11].starts_with(&totals), "{section:?}");

@@ -1,6 +1,7 @@
 //! The command of `--at-exhausted`.
 
-use crate::host::{Run, folder};
+use crate::host::{PYHOST, Run, folder};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::Path;
 
@@ -124,5 +125,24 @@ fn a_command_that_fails_is_not_the_scripts_affair() {
     assert_eq!(
         outcome.stderr,
         "pyhost: --at-exhausted: expected a value, a command of the shell\n"
+    );
+}
+
+#[test]
+fn without_a_shell_one_line_at_the_start_says_that_no_command_will_run() {
+    // In a mount namespace of its own, where the shell that begins takes itself away.
+    let begin = "mount --bind /dev/null \"$(realpath /bin/sh)\" || exit 99
+exec \"$0\" --cap 48M --at-exhausted 'echo told >&2' -c 'import sys; sys.stderr.write(\"begins\\n\")'";
+    let outcome = Run::program("unshare")
+        .args(["--mount", "--user", "--map-root-user", "sh", "-c", begin])
+        .arg(PYHOST)
+        .run();
+    if outcome.code() == 99 || outcome.stderr.contains("unshare:") {
+        return skipped(format!("no mount namespaces here: {outcome:?}"));
+    }
+    assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    assert_eq!(
+        outcome.stderr,
+        "pyhost: --at-exhausted: /bin/sh cannot be run (Permission denied); no command will be started\nbegins\n"
     );
 }

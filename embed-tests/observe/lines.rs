@@ -1,7 +1,8 @@
 //! `--lines`: which lines of Python allocated, by samples.
 
 use crate::environments::newest_numpy;
-use crate::host::{PYHOST, PYHOSTCTL, Run, folder, joined, script};
+use crate::host::{PYHOST, PYHOSTCTL, Run, folder, joined, script, version};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -21,7 +22,9 @@ fn rows<'a>(report: &'a Value, view: &str) -> &'a [Value] {
 /// Whether a row's stack has a call of `function`.
 fn has_call(row: &Value, function: &str) -> bool {
     let stack = row["stack"].as_array().unwrap();
-    stack.iter().any(|call| call["function"] == function)
+    let named =
+        |call: &Value| call["function"].as_str().unwrap().rsplit('.').next() == Some(function);
+    stack.iter().any(named)
 }
 
 /// Bytes, and the largest error of a row, of an account below a function.
@@ -115,6 +118,45 @@ fn a_stack_is_given_innermost_first_with_file_line_and_function() {
     ]);
     assert_eq!(rows(&report, "at_peak")[0]["stack"], expected);
     assert_eq!(rows(&report, "live")[0]["account"], "obj");
+}
+
+#[test]
+fn functions_of_one_name_have_their_qualified_names() {
+    if version() < (3, 11) {
+        return skipped("before CPython 3.11 code objects have no qualified names");
+    }
+    let code = "class Made:\n    large = lambda: bytes(5_000_000)\ndef make():\n    return (lambda: bytes(4_000_000))()
+kept = Made.large(), make()";
+    let (_, report) = Run::host().args(["--lines=1", "-c", code]).reported();
+    let mut rows: Vec<&Value> = rows(&report, "at_peak").iter().collect();
+    rows.retain(|row| int(&row["bytes"]) > 3_900_000 && row["stack"] != serde_json::json!([]));
+    let names = rows
+        .iter()
+        .map(|row| row["stack"][0]["function"].as_str().unwrap());
+    assert_eq!(
+        Vec::from_iter(names),
+        ["Made.<lambda>", "make.<locals>.<lambda>"]
+    );
+}
+
+#[test]
+fn the_columns_of_the_table_do_not_shift_behind_several_accounts() {
+    let code = "import array\nkept = [array.array('b', bytes(1 << 20)), {n: str(n) for n in range(20_000)}]\nmore = bytes(1 << 20)";
+    let outcome = Run::host().args(["--lines=1", "-c", code]).ok();
+    let rows = outcome
+        .stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("lines at the peak"));
+    let rows = Vec::from_iter(
+        rows.skip(1)
+            .take_while(|line| line.contains("<string>:") || line.contains("outside")),
+    );
+    let columns = rows
+        .iter()
+        .map(|row| row.find("<string>:").or(row.find("outside of")));
+    assert!(rows.iter().any(|row| row.contains("+")), "{outcome:#?}");
+    let columns = std::collections::HashSet::<_>::from_iter(columns);
+    assert_eq!(columns.len(), 1, "{outcome:#?}");
 }
 
 #[test]

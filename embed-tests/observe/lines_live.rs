@@ -161,7 +161,7 @@ fn the_samples_outlive_a_kill_and_go_with_an_exit() {
     let of_killed = |outcome: Outcome| {
         let line = outcome.stdout.lines().nth(2).unwrap_or_default().to_owned();
         assert!(
-            line.ends_with("in held") || line.ends_with("in <listcomp>"),
+            line.ends_with("in held") || line.ends_with("<listcomp>"),
             "{outcome:#?}"
         );
     };

@@ -189,6 +189,10 @@ fn a_device_that_is_full_is_one_line_and_the_script_runs() {
             warned(&outcome, "No space left on device");
         }
     }
+    let both = with("--timeline=", "/dev/full").at("--brief=", Path::new("/dev/full"));
+    let said = both.code(CODE).ok().stderr;
+    let names = said.lines().map(|line| line.split(": ").nth(1));
+    assert_eq!(Vec::from_iter(names.flatten()), ["--timeline", "--brief"]);
 }
 
 #[test]

@@ -354,10 +354,7 @@ fn the_icicle_of_every_allocation_shows_the_sums_of_the_report() {
         })
         .collect();
     assert!(
-        !marked.is_empty()
-            && marked
-                .iter()
-                .all(|frame| label(frame).starts_with("build ")),
+        !marked.is_empty() && marked.iter().all(|frame| label(frame).starts_with("build")),
         "{marked:?}"
     );
     assert_eq!(found["nothing"]["found"], "No frame matches.");

@@ -1,8 +1,9 @@
 //! The host is a true python: whatever can be seen from the script or from outside is as stock
 //! Python of the same libpython has it.
 
-use crate::host::{IS_INSIDE, Run, compile, executable, folder, script, stock, version};
+use crate::host::{IS_INSIDE, PYHOST, Run, compile, executable, folder, script, stock, version};
 use crate::skipping::skipped;
+use std::ffi::OsStr;
 use std::process::Command;
 
 /// Runs both and compares status, standard output and standard error, the programs' own names
@@ -330,23 +331,84 @@ fn on_a_terminal_the_environment_is_as_under_python_and_children_have_no_line() 
     let code = "import os, subprocess, sys
 print(sorted(os.environ.items()), flush=True)
 subprocess.run([sys.executable, '-c', 'print(\"child\")'])";
-    let shown = |program: &std::ffi::OsStr, arguments: &[&str]| {
-        let run = Run::stock().arg(script("of_terminal.py")).arg(program);
-        run.args(arguments).args(["-c", code]).ok().stdout
+    let shown = |program: &OsStr, arguments: &[&str]| {
+        on_a_terminal(program, &[arguments, &["-c", code]].concat())
     };
     let stock = shown(stock().as_os_str(), &[]);
-    let host = shown(crate::host::PYHOST.as_ref(), &[]);
+    let host = shown(PYHOST.as_ref(), &[]);
     let closing = host
         .strip_prefix(stock.as_str())
         .unwrap_or_else(|| panic!("{host}"));
     assert!(closing.starts_with("pyhost: peak "), "{host}");
     assert_eq!(closing.lines().count(), 1, "{host}");
-    let isolated = shown(crate::host::PYHOST.as_ref(), &["-I"]);
+    let isolated = shown(PYHOST.as_ref(), &["-I"]);
     assert!(isolated.starts_with(&stock), "{isolated}");
     // With PYHOST_STATS=off, which is inherited, there is no line.
-    let silent = shown(crate::host::PYHOST.as_ref(), &["--stats=off"]);
+    let silent = shown(PYHOST.as_ref(), &["--stats=off"]);
     let silent = silent.replace("('PYHOST_STATS', 'off'), ", "");
     assert_eq!(silent, stock);
+}
+
+/// What a program shows on a terminal of its own.
+fn on_a_terminal(program: &OsStr, arguments: &[&str]) -> String {
+    let run = Run::stock().arg(script("of_terminal.py")).arg(program);
+    run.args(arguments).ok().stdout
+}
+
+#[test]
+fn a_program_that_was_never_started_leaves_no_report_on_a_terminal() {
+    let folder = folder("never-started");
+    let broken = folder.join("broken.py");
+    std::fs::write(&broken, "print(").unwrap();
+    let broken = broken.to_str().unwrap();
+    std::fs::create_dir(folder.join("empty")).unwrap();
+    let empty = folder.join("empty").to_str().unwrap().to_owned();
+    for (words, is_reported) in [
+        (&["no_such.py"] as &[&str], false),
+        (&["--lines", "no_such.py"], false),
+        (&["--cap", "1G", "-m", "no_such"], false),
+        (&["-m", "json.no_such"], false),
+        (&[&empty], false),
+        (&["-V"], false),
+        (&["--stats", "no_such.py"], true),
+        (&["--lines", broken], true),
+        (&["--lines", "-c", "("], true),
+        (&["-c", "import sys; sys.exit(2)"], true),
+        (&["-m", "json.tool", "no_such.json"], true),
+    ] {
+        let shown = on_a_terminal(PYHOST.as_ref(), words);
+        assert_eq!(shown.contains("peak "), is_reported, "{words:?}: {shown}");
+    }
+}
+
+#[test]
+fn on_a_terminal_pythons_help_ends_with_a_line_about_the_hosts() {
+    let stock = Run::stock().arg("-h").ok().stdout;
+    let (_, options) = stock.split_once('\n').unwrap();
+    let shown = on_a_terminal(PYHOST.as_ref(), &["-h"]);
+    let (_, own) = shown.split_once('\n').unwrap();
+    let end = own.strip_prefix(options);
+    assert_eq!(
+        end,
+        Some("pyhost: the host's options: pyhost --help\n"),
+        "{shown}"
+    );
+    let hosts = Run::host().arg("-h").ok();
+    assert_eq!(hosts.stdout.split_once('\n').unwrap().1, options);
+    assert_eq!(hosts.stderr, "");
+}
+
+#[test]
+fn on_a_terminal_lines_that_are_not_printed_are_one_line() {
+    let words = ["--lines", "--stats=off", "-c", "print('ran')"];
+    let shown = on_a_terminal(PYHOST.as_ref(), &words);
+    let (said, rest) = shown.split_once('\n').unwrap();
+    assert!(
+        said.starts_with("pyhost: --lines: --stats=off prints no lines; "),
+        "{shown}"
+    );
+    assert_eq!(rest, "ran\n");
+    assert_eq!(Run::host().args(words).ok().stderr, "");
 }
 
 #[test]

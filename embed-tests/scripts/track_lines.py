@@ -22,7 +22,7 @@ def other(size, count):
 
 def of(lines, view, function, account="obj"):
     """Bytes and the least error of the rows below a function."""
-    rows = [row for row in lines[view] if any(call["function"] == function for call in row["stack"])]
+    rows = [row for row in lines[view] if any(call["function"].endswith(function) for call in row["stack"])]
     rows = [row for row in rows if row["account"] == account]
     return sum(row["bytes"] for row in rows), max((row["error_bytes"] for row in rows), default=0)
 

@@ -292,10 +292,10 @@ static PyCodeObject *copy_code(const PyCodeObject *code)
     if (copy_memory(&copy, code, sizeof copy) < 1 || Py_TYPE(&copy) != &PyCode_Type)
         return NULL;
     copy.co_filename = copy_object(copy.co_filename, file, sizeof file);
-    copy.co_name = copy_object(copy.co_name, name, sizeof name);
+    copy.co_qualname = copy_object(copy.co_qualname, name, sizeof name);
     LINES_OF(&copy) = copy_object(LINES_OF(&copy), lines, sizeof lines);
     FORGET_LINES(&copy);
-    return copy.co_filename != NULL && copy.co_name != NULL && LINES_OF(&copy) != NULL ? &copy : NULL;
+    return copy.co_filename != NULL && copy.co_qualname != NULL && LINES_OF(&copy) != NULL ? &copy : NULL;
 }
 
 #else
@@ -311,7 +311,7 @@ void pyhost_texts(PyCodeObject *code, int offset, int is_still, void *context, t
         return;
     size_t file_length, name_length;
     const char *file = utf8_of(code->co_filename, file_room, sizeof file_room, &file_length);
-    const char *name = utf8_of(code->co_name, name_room, sizeof name_room, &name_length);
+    const char *name = utf8_of(code->co_qualname, name_room, sizeof name_room, &name_length);
     take(context, file, file_length, name, name_length, PyCode_Addr2Line(code, offset));
 }
 

@@ -193,7 +193,7 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
     };
     live::describe(&facts);
     let (stats, status) = (options.stats.take(), options.leak_status);
-    exit_report::plan(facts, stats, options.closing_line, status);
+    exit_report::plan(facts, stats, options.closing, status);
 }
 
 fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments) -> Interpreter {
@@ -236,7 +236,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
         module::watch_script_end(gil);
     }
     if is_reported || heap::checked_blocks::is_on() {
-        interpreter::at_finalized(python_finalized)?;
+        interpreter::at_finalized(exit_report::python_finalized)?;
     }
     module::profile_lines(gil, &options.profile_lines, options.profile_file.take());
     exit_report::watch_signals();
@@ -246,8 +246,4 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     faults::enable();
     heap::guards::script_begins();
     Ok(())
-}
-
-extern "C" fn python_finalized() {
-    exit_report::python_finalized();
 }

@@ -212,6 +212,7 @@ static int layout_is_known(void)
              offsets->code_object.size == sizeof(PyCodeObject) &&
              offsets->code_object.filename == offsetof(PyCodeObject, co_filename) &&
              offsets->code_object.name == offsetof(PyCodeObject, co_name) &&
+             offsets->code_object.qualname == offsetof(PyCodeObject, co_qualname) &&
              offsets->code_object.linetable == offsetof(PyCodeObject, co_linetable) &&
              offsets->code_object.co_code_adaptive == offsetof(PyCodeObject, co_code_adaptive);
     __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
@@ -454,6 +455,7 @@ static int copy_memory(void *out, const void *from, size_t bytes) { return 0; }
 #define FORGET_LINES(code) ((code)->_co_linearray = NULL)
 #else
 #define FORGET_LINES(code) ((void)0)
+#define co_qualname co_name /* a code object has its bare name only */
 #endif
 
 /* Whether the letters of a string object can be read. */

@@ -9,13 +9,14 @@ use crate::observe::pyhostctl_process;
 use crate::{errno::Errno, process::Watched};
 use pyhost_os::{calls, clock, file, file::Fd, system_call::run_in_copy};
 use pyhost_record::json::Json;
-use std::ffi::{CString, OsString, c_int};
+use std::ffi::{CStr, CString, OsString, c_int};
 use std::os::{fd::AsRawFd, unix::ffi::OsStringExt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 /// How long after the command's start the process's end waits for it, in nanoseconds. Later another process may have its number.
 const PATIENCE: u64 = 10_000_000_000;
+const SHELL: &CStr = c"/bin/sh";
 
 pyhost_os::state! {
     static STATE: AtExhausted {
@@ -38,6 +39,11 @@ pub fn plan(command: Option<OsString>) {
     let Some(Ok(text)) = command.map(|text| CString::new(text.into_vec())) else {
         return;
     };
+    if let Err(error) = file::access(SHELL, libc::X_OK) {
+        notice(format_args!(
+            "--at-exhausted: /bin/sh cannot be run ({error}); no command will be started"
+        ));
+    }
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let is_hosts = name.to_string_lossy().starts_with("PYHOST_");
         let text = [name.into_vec(), value.into_vec()].join(&b'=');
@@ -50,19 +56,14 @@ pub fn plan(command: Option<OsString>) {
 
 /// Starts the command, which gets what `describe` says; a line tells if it cannot be started. Any thread, also inside the allocator.
 pub fn start(describe: impl FnOnce(&mut Json<'_, Descriptor>)) {
-    let Some(command) = STATE.command.get() else {
+    let process = &STATE.process;
+    let is_first = || process.compare_exchange(0, -1, Relaxed, Relaxed).is_ok();
+    let Some(command) = STATE.command.get().filter(|_| is_first()) else {
         return;
     };
-    let is_first = STATE
-        .process
-        .compare_exchange(0, -1, Relaxed, Relaxed)
-        .is_ok();
-    if !is_first {
-        return;
-    }
     STATE.begun.store(clock::monotonic(), Relaxed);
     match started(command, describe) {
-        Ok(process) => STATE.process.store(process, Relaxed),
+        Ok(started) => process.store(started, Relaxed),
         Err(error) => notice(format_args!(
             "--at-exhausted: the command cannot be started ({error})"
         )),
@@ -84,8 +85,7 @@ fn started(
     let (answer, answers) = file::pipe()?;
     let copy = run_in_copy(libc::SIGCHLD, || {
         let words = [c"sh", c"-c", &command.text];
-        let process =
-            pyhostctl_process::start(c"/bin/sh", &words, &command.environment, streams, 0);
+        let process = pyhostctl_process::start(SHELL, &words, &command.environment, streams, 0);
         let _ = file::write(&answers, &process.unwrap_or(-Errno::last().0).to_ne_bytes());
     });
     let Some(copy) = copy else {

@@ -36,6 +36,7 @@ pub use words::command;
 /// Names the outermost host of a family of processes, by its process id.
 const OUTERMOST: &str = "PYHOST_OUTERMOST";
 const LIVE: &str = "PYHOST_LIVE";
+const UNPRINTED_LINES: &str = "--lines: --stats=off prints no lines; pyhost.lines() returns them, and with --live `pyhostctl lines PID` shows them";
 
 /// A variable that is set and not empty.
 fn variable(name: &str) -> Option<OsString> {
@@ -75,8 +76,8 @@ pub struct Options {
     pub live: live::LedgerPlace,
     /// How often the process is sampled, and where to.
     pub timeline: timeline::TimelineSettings,
-    /// Whether an interactive run ends with one line.
-    pub closing_line: bool,
+    /// Whether an interactive run ends with what `--stats` did not ask for: one line, or the table of `--lines`.
+    pub closing: bool,
     pub argv: Vec<OsString>,
     /// The script's name.
     pub command: String,
@@ -157,7 +158,6 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         ..Outputs::default()
     };
     let region = bounds::region(&values)?;
-    let off = values.stats == Some(Format::Off);
     let faults = checks::faults(&mut values, &mut outputs)?;
     let directory = variable(LIVE).filter(|_| is_trusted);
     let live = outputs::place(&mut values, directory, &mut outputs)?;
@@ -181,6 +181,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         text.map(|text| text.to_string_lossy().into_owned())
     };
     let (script, of_otel) = (text_of(command::SCRIPT), text_of("OTEL_SERVICE_NAME"));
+    let is_first = || !(as_python || inherited || process::has_ancestor_of_its_kind());
     let mut options = Options {
         live,
         timeline,
@@ -206,12 +207,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
         profile_lines: values.profile_lines.clone().unwrap_or_default(),
         profile_file,
         guard: values.guard.unwrap_or(guards::GuardSettings::Off),
-        closing_line: calls::isatty(libc::STDERR_FILENO) == 1
-            && !(as_python
-                || off
-                || stats.is_some()
-                || inherited
-                || process::has_ancestor_of_its_kind()),
+        closing: calls::isatty(libc::STDERR_FILENO) == 1 && !values.has("--stats") && is_first(),
         stats,
         command: command::name(python_argv.get(1..).unwrap_or_default(), script.as_deref()),
         service: (values.service.clone()).or_else(|| of_otel?.parse().ok()),
@@ -331,8 +327,17 @@ fn stats(values: &mut Values, outputs: &mut Outputs) -> Result<Option<Stats>> {
     let is_inherited = outputs.is_inherited("--stats", values);
     let mut format = values.stats;
     let name = values.name("--stats");
+    let has_lines = values.is_given("--lines") && values.lines != Some(LineSettings::Off);
     let to = match (values.stats_file.clone(), values.stats_fd) {
-        _ if format == Some(Format::Off) => return Ok(None),
+        _ if format == Some(Format::Off) => {
+            // A kernel of Jupyter has these options, and no terminal to read from.
+            let is_typed =
+                calls::isatty(libc::STDIN_FILENO) + calls::isatty(libc::STDERR_FILENO) == 2;
+            if has_lines && is_typed && values.live.is_none() {
+                outputs.notices.push(UNPRINTED_LINES.to_owned());
+            }
+            return Ok(None);
+        }
         (Some(_), Some(_)) => {
             return Err(Error::option(format!(
                 "{name}: the report goes to a file or to a descriptor; expected file or fd"
@@ -361,7 +366,6 @@ fn stats(values: &mut Values, outputs: &mut Outputs) -> Result<Option<Stats>> {
         }
         (None, None) => {
             // The table is what the option is for.
-            let has_lines = values.is_given("--lines") && values.lines != Some(LineSettings::Off);
             format = format.or(has_lines.then_some(Format::Text));
             format.map(|_| Destination::Stderr)
         }

@@ -192,8 +192,8 @@ On stderr, or where a key says
                pyhost-PID.html; pyhostctl makes it, which must be
                beside the host's executable or in PATH
   openmetrics  metrics; a file of them is one for node_exporter
-  off          nothing, not even the closing line of an interactive
-               run
+  off          nothing: no table of --lines, and no closing line of an
+               interactive run
   file=PATH    into this file, whole or not at all. %p in it is the
                process id: then forked workers and child processes
                write theirs too, else only the outermost process does.

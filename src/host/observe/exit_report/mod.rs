@@ -20,11 +20,11 @@ use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
 use crate::ledger::{HEADER, LEDGER};
 use crate::limit::caps::{self, How, Refusal};
 use crate::observe::report::{
-    self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats,
+    self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats, command,
 };
 use crate::observe::{at_exhausted, live, peak, resident_peak};
 use crate::resident::{self, Resident};
-use crate::{check::stacks::Text, cpython::objects::Gil};
+use crate::{check::stacks::Text, cpython::objects::Gil, cpython::threads};
 use crate::{error::CAP_EXHAUSTED, libc_exports::native};
 use crate::{path_template::names_process, process, python::numpy};
 use pyhost_os::{calls, clock, forks::Child};
@@ -37,7 +37,7 @@ use std::{ffi::c_int, sync::OnceLock};
 struct Plan {
     facts: Facts,
     stats: Option<Stats>,
-    closing_line: bool,
+    closing: bool,
     leak_status: u8,
     /// The process that the host started as.
     pid: i32,
@@ -73,7 +73,7 @@ const LAST: u8 = 3;
 /// Whether a report or a closing line is to be written.
 pub fn is_planned() -> bool {
     let plan = STATE.plan.get();
-    plan.is_some_and(|plan| plan.stats.is_some() || plan.closing_line)
+    plan.is_some_and(|plan| plan.stats.is_some() || plan.closing)
 }
 
 fn has_report() -> bool {
@@ -81,16 +81,14 @@ fn has_report() -> bool {
 }
 
 /// Lays down what is to be written. Once, at the start, while the process has one thread.
-pub fn plan(facts: Facts, stats: Option<Stats>, closing_line: bool, leak_status: u8) {
+pub fn plan(facts: Facts, stats: Option<Stats>, closing: bool, leak_status: u8) {
     let pid = process::id();
     STATE.owner.store(pid, Relaxed);
-    if let Some(stats) = &stats {
-        report_file::remember(stats);
-    }
+    stats.iter().for_each(report_file::remember);
     let _ = STATE.plan.set(Plan {
         facts,
         stats,
-        closing_line,
+        closing,
         leak_status,
         pid,
     });
@@ -129,7 +127,7 @@ pub fn script_ended(gil: Gil<'_>) {
     script_end::take(gil, shows);
 }
 
-pub fn python_finalized() {
+pub extern "C" fn python_finalized() {
     STATE.finalized.store(true, Relaxed);
 }
 
@@ -228,9 +226,7 @@ fn report<'a>(
         // Peak and counts are those of the whole run.
         region.committed = left.region.map_or(0, |left| left.committed);
     }
-    let guards = guards::figures();
     let wall_seconds = HEADER.seconds_until(clock::monotonic());
-    let big_blocks = left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks);
     let resident = Resident {
         now: match left {
             Some(left) => left.resident,
@@ -256,11 +252,11 @@ fn report<'a>(
         partial,
         numpy: left.map_or_else(numpy::figures, |left| left.numpy),
         region,
-        guards: left.map_or(guards, |left| left.guards),
+        guards: left.map_or_else(guards::figures, |left| left.guards),
         leaks: leaks::findings(),
         balance,
         size_classes: parts.map(|parts| &parts.classes),
-        big_blocks,
+        big_blocks: left.map_or_else(big_blocks::big_blocks, |left| left.big_blocks),
         resident,
         finalized_resident: left.and(measured.now),
         largest_child: resident::largest_child(measured.peak),
@@ -320,22 +316,18 @@ fn dump(plan: &Plan, parts: Option<&ReportParts>, in_handler: bool) -> bool {
         return false;
     };
     let is_over = in_handler && STATE.written.load(Relaxed) == LAST;
-    if !writes_here(plan, process::id()) {
-        say_no_report(process::id());
+    let pid = process::id();
+    if !writes_here(plan, pid) {
+        notice(format_args!(
+            "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
+             --stats=file=PATH, or `pyhostctl report {pid}` of a host with --live"
+        ));
     } else if (in_handler || parts.is_some()) && !is_over && !STATE.dumping.swap(true, AcqRel) {
         let report = report(plan, Ending::Running, in_handler, parts);
         report_file::write_file(&report, format, path);
         STATE.dumping.store(false, Release);
     }
     true
-}
-
-/// Says why the signal that asks for a report gives none in a forked child.
-fn say_no_report(pid: i32) {
-    notice(format_args!(
-        "SIGUSR2: process {pid} is a forked child and writes no report; expected %p in the name of \
-         --stats=file=PATH, or `pyhostctl report {pid}` of a host with --live"
-    ));
 }
 
 /// Whether the caller is to write, of this ending, from inside a signal handler or not. From then on no other does.
@@ -428,26 +420,29 @@ pub fn finish(ending: Ending, partial: bool) {
 }
 
 fn write_planned(plan: &Plan, ending: Ending, partial: bool) {
-    let forked = process::id() != plan.pid;
-    let report = report(plan, ending, partial, None);
-    match &plan.stats {
-        None => {
-            if plan.closing_line && !forked && ending != Ending::Exec {
-                let mut out = Descriptor::new(libc::STDERR_FILENO);
-                let _ = report::closing_line(&report, &mut out);
-                out.flush();
-            }
+    let names_program = command::is_a_scripts(&plan.facts.command);
+    let has_none = names_program && script_end::figures().is_some_and(|left| !left.has_run);
+    if plan.closing && (has_none || !threads::has_main()) {
+        if !names_program && plan.facts.argv.last().is_some_and(|word| word == "-h") {
+            notice(format_args!("the host's options: pyhost --help"));
         }
-        Some(stats) => match &stats.to {
-            Destination::Stderr => {
-                let mut out = Descriptor::new(libc::STDERR_FILENO);
-                render(&report, stats.format, &mut out);
-            }
-            Destination::Descriptor(descriptor) => {
-                report_file::write_descriptor(&report, stats.format, *descriptor)
-            }
-            Destination::File(template) => report_file::write_file(&report, stats.format, template),
-        },
+        return;
+    }
+    let report = report(plan, ending, partial, None);
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    match plan.stats.as_ref().map(|stats| (&stats.to, stats.format)) {
+        None if plan.closing => {
+            let _ = report::closing_line(&report, &mut out);
+            out.flush();
+        }
+        None => {}
+        Some((Destination::Stderr, format)) => render(&report, format, &mut out),
+        Some((Destination::Descriptor(descriptor), format)) => {
+            report_file::write_descriptor(&report, format, *descriptor)
+        }
+        Some((Destination::File(template), format)) => {
+            report_file::write_file(&report, format, template)
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 //!
 //! Taken once a process, with the GIL; read by the writer of a report, also in a signal handler.
 
+use crate::cpython::objects::{Gil, or_none};
 use crate::heap::big_blocks::{self, BigBlocks};
-use crate::heap::{bounded_heap, guards, sampling};
+use crate::heap::{bounded_heap, guards, histogram::Histogram, sampling};
 use crate::ledger::{LEDGER, Snapshot};
 use crate::observe::balance::{self, Balance};
-use crate::{check::leaks, cpython::objects::Gil, heap::histogram::Histogram};
-use crate::{observe::resident_peak, python::numpy, resident::resident};
+use crate::{check::leaks, observe::resident_peak, python::numpy, resident::resident};
 use pyhost_os::cell::{Exclusive, Held, Published};
 use pyhost_os::forks::Child;
 
@@ -23,6 +23,8 @@ pub struct Left {
     pub guards: Option<guards::GuardFigures>,
     pub resident: Option<u64>,
     pub big_blocks: BigBlocks,
+    /// Whether code has run in `__main__`, or was code of the command line or of standard input.
+    pub has_run: bool,
     /// The balance and the size classes, if they were taken.
     pub parts: Option<&'static ReportParts>,
 }
@@ -56,6 +58,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         guards: guards::figures(),
         resident: resident().now,
         big_blocks: big_blocks::big_blocks(),
+        has_run: has_run(gil),
         parts: None,
     };
     if shows && let Some(parts) = STATE.parts.take() {
@@ -66,6 +69,14 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         left.resident = balance.map(|balance| balance.resident).or(left.resident);
     }
     left
+}
+
+/// Whether a script or a module was found: CPython gives `__main__` the loader of its code, and keeps an error of an import before that.
+fn has_run(gil: Gil<'_>) -> bool {
+    let main = gil.loaded(c"__main__");
+    let loader = main.and_then(|main| or_none(main.attribute(c"__loader__")));
+    let loaders = loader.zip(gil.of_sys(c"__loader__"));
+    gil.of_sys(c"last_type").is_some() || !loaders.is_some_and(|(own, first)| own.is(&first))
 }
 
 /// The figures; None before they are taken.

@@ -135,20 +135,21 @@ impl LineSum {
         }
     }
 
-    /// Writes the accounts that have a tenth of the bytes or more, the one with the most first; how many letters.
-    fn write_accounts(&self, out: &mut impl Write) -> Result<usize, fmt::Error> {
+    /// The accounts that have a tenth of the bytes or more, the one with the most first: names, and what is between them.
+    fn accounts(&self) -> impl Iterator<Item = &'static str> {
         let mut all = Account::ALL.map(|account| (self.accounts[account as usize], account));
         all.sort_unstable_by_key(|(bytes, _)| Reverse(*bytes));
-        let mut letters = 0;
-        for (bytes, account) in all {
-            if letters > 0 && (bytes <= 0 || bytes < self.sum.bytes() / 10) {
-                break;
-            }
-            let separator = if letters > 0 { "+" } else { "" };
-            write!(out, "{separator}{}", account.name())?;
-            letters += separator.len() + account.name().len();
-        }
-        Ok(letters)
+        let least = (self.sum.bytes() / 10).max(1);
+        let [(_, most), others @ ..] = all;
+        let others = others
+            .into_iter()
+            .take_while(move |(bytes, _)| *bytes >= least);
+        let others = others.flat_map(|(_, account)| ["+", account.name()]);
+        std::iter::once(most.name()).chain(others)
+    }
+
+    fn width(&self) -> usize {
+        self.accounts().map(str::len).sum()
     }
 }
 
@@ -196,7 +197,7 @@ pub fn describe_live(sink: &mut impl Sink) {
     let render = |samples: &Samples, (): &(), text: &mut Rendered| {
         let mut json = Json::new(text);
         json.begin_list("live");
-        each_line(samples, View::Live, LINES, |lines, line, site| {
+        each_line(samples, View::Live, LINES, |lines, line, site, _| {
             json.begin("");
             let error = line.sum.error_bytes(samples.interval());
             json.int("bytes", line.sum.bytes());
@@ -236,12 +237,13 @@ fn write_counts(samples: &Samples, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Calls `each` for the lines with the most bytes, with the largest site of each. False if the system has no memory to sort them.
+/// Calls `each` for the lines with the most bytes, with the largest site of each and the width of their accounts. False if the system has
+/// no memory to sort them.
 fn each_line(
     samples: &Samples,
     view: View,
     count: usize,
-    mut each: impl FnMut(&Lines, &LineSum, Site) -> fmt::Result,
+    mut each: impl FnMut(&Lines, &LineSum, Site, usize) -> fmt::Result,
 ) -> Result<bool, fmt::Error> {
     let lines = Lines::new(samples);
     let sums = lines
@@ -251,25 +253,27 @@ fn each_line(
         return Ok(false);
     };
     sums.sort_unstable_by_key(|line| Reverse(line.sum.bytes()));
-    for line in sums.iter().take(count) {
-        let Some((site, _)) = line.largest.filter(|_| line.sum.bytes() > 0) else {
-            break;
-        };
-        each(lines, line, site)?;
+    let has_bytes = |line: &&LineSum| line.sum.bytes() > 0;
+    let sums = sums.iter().take(count).take_while(has_bytes);
+    let width = sums.clone().map(LineSum::width).max().unwrap_or(0).max(6);
+    for line in sums {
+        if let Some((site, _)) = line.largest {
+            each(lines, line, site, width)?;
+        }
     }
     Ok(true)
 }
 
 fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
-    let is_sorted = each_line(samples, view, count, |lines, line, site| {
+    let is_sorted = each_line(samples, view, count, |lines, line, site, width| {
         write!(out, "  {:>10}", bytes(line.sum.bytes()))?;
         if samples.interval() > 1 {
             let error = line.sum.error_bytes(samples.interval());
             write!(out, " \u{b1} {:<10}", bytes(error))?;
         }
         out.write_str("  ")?;
-        let letters = line.write_accounts(out)?;
-        write!(out, "{:1$}  ", "", 6_usize.saturating_sub(letters))?;
+        line.accounts().try_for_each(|part| out.write_str(part))?;
+        write!(out, "{:1$}  ", "", width - line.width())?;
         write_line(lines, site, out)
     })?;
     match is_sorted {

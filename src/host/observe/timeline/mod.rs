@@ -103,12 +103,11 @@ pub fn end() {
         false => "within a second",
     };
     if !trouble::is_all_written() {
-        notice(format_args!("{ENDED_EARLY} {how}"));
+        notice(format_args!(
+            "--timeline, --brief: the process that samples has not written its last lines {how}"
+        ));
     }
 }
-
-const ENDED_EARLY: &str =
-    "--timeline, --brief: the process that samples has not written its last lines";
 
 const LEAST: Duration = Duration::from_millis(1);
 const MOST: Duration = Duration::from_secs(3600);

@@ -137,9 +137,7 @@ pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
     if run(renderer, c"/proc/self/fd/0", true, streams) != 0 {
         return None;
     }
-    draft.finish().ok()?;
-    renderer.remove_timeline();
-    Some(())
+    draft.finish().ok().map(drop)
 }
 
 /// Runs the program on a report with three descriptors and waits for it; its exit status.

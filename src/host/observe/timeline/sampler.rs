@@ -150,8 +150,8 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Rende
     }
     trouble::note_all_written();
     if let Some((renderer, requests)) = serves {
-        if state == ProcessState::Running {
-            pages::make_of_killed(renderer);
+        if state == ProcessState::Running && pages::make_of_killed(renderer).is_some() {
+            renderer.remove_timeline();
         }
         while requests >= 0 && pages::answer(requests, renderer) {}
     }

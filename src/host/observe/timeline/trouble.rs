@@ -7,12 +7,11 @@ use pyhost_os::{cell::Published, forks::Child, mapping, zeros_are_valid};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
-/// The first error of each output, 0 for none. Shared with the sampler.
+/// The first error of each output, 0 for none, below zero once it is reported. Shared with the sampler.
 struct Shared {
     /// The process id of the sampler; 0 before it is made.
     sampler: AtomicI32,
-    /// By [`Output`].
-    errors: [AtomicI32; 2],
+    errors: [AtomicI32; 2], // by [`Output`]
     /// The sampler has written its last lines. It may live on to have pages made.
     is_all_written: AtomicBool,
 }
@@ -23,7 +22,6 @@ pyhost_os::state! {
     /// What the sampler could not write.
     static STATE: SamplerTrouble {
         shared: Published<&'static Shared> = Published::new(),
-        is_reported: AtomicBool = AtomicBool::new(false),
     }
 }
 
@@ -45,7 +43,6 @@ pub fn share() -> Option<&'static AtomicI32> {
 /// In a forked child: what its parent could not write is the parent's to say.
 pub fn leave_to_parent(child: &Child) {
     STATE.shared.forget_in_child(child);
-    STATE.is_reported.store(false, Relaxed);
 }
 
 fn shared() -> Option<&'static Shared> {
@@ -77,19 +74,17 @@ pub fn remember(output: Output, error: Errno) {
 
 /// Says what could not be written, once. In the host, at its end.
 pub fn report() {
+    const GAP: &str = "; what is missing is not in the file";
     for (output, name, rest) in [
-        (
-            Output::Timeline,
-            "--timeline",
-            "; what is missing is not in the file",
-        ),
+        (Output::Timeline, "--timeline", GAP),
         (Output::Brief, "--brief", ""),
     ] {
-        let error = of(output).map_or(0, |place| place.load(Relaxed));
-        if error != 0 && !STATE.is_reported.swap(true, Relaxed) {
-            let error = Errno(error);
+        let new = |error: i32| (error > 0).then_some(-error);
+        let found = of(output).map(|place| place.fetch_update(Relaxed, Relaxed, new));
+        if let Some(Ok(error)) = found {
             notice(format_args!(
-                "{name}: the file could not be written ({error}){rest}"
+                "{name}: the file could not be written ({}){rest}",
+                Errno(error)
             ));
         }
     }

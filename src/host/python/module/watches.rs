@@ -14,11 +14,12 @@ fn allocated_blocks(module: This<'_, Module>) -> Returned<'_> {
 static ALLOCATED_BLOCKS: Original = Original::new();
 
 /// Lets `sys.getallocatedblocks()` answer from the ledger, in every interpreter, since pymalloc
-/// has no blocks to count. Returns false if `sys` has no such function.
-pub fn answer_allocated_blocks(gil: Gil<'_>) -> bool {
-    let function = gil.of_sys(c"getallocatedblocks");
+/// has no blocks to count.
+pub fn answer_allocated_blocks(gil: Gil<'_>) {
     let by = Method::plain(c"", allocated_blocks, c"");
-    function.is_some_and(|function| replace_builtin(&function, by, &ALLOCATED_BLOCKS))
+    if let Some(function) = gil.of_sys(c"getallocatedblocks") {
+        replace_builtin(&function, by, &ALLOCATED_BLOCKS);
+    }
 }
 
 fn script_ended(module: This<'_, Module>) -> Returned<'_> {
@@ -34,12 +35,11 @@ static SCRIPT_ENDED: Table<Method<Module>, 1> = Table::new([Method::plain(
 )]);
 
 /// Registers a function that takes the live figures when the script has ended and its own `atexit` functions have
-/// run: registered first, called last. Returns false if that failed.
-pub fn watch_script_end(gil: Gil<'_>) -> bool {
-    let register = || -> Returned<'_, ()> {
+/// run: registered first, called last.
+pub fn watch_script_end(gil: Gil<'_>) {
+    let register = || -> Returned<'_> {
         let register = gil.import(c"atexit")?.attribute(c"register")?;
-        register.call(&[&*gil.function(&SCRIPT_ENDED)?])?;
-        Ok(())
+        register.call(&[&*gil.function(&SCRIPT_ENDED)?])
     };
-    or_none(register()).is_some()
+    or_none(register());
 }

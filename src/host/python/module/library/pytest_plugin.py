@@ -372,20 +372,16 @@ class _Meter:
             "peak_growth_bytes": peak,
             "growth_bytes": tracked.growth_bytes,
             "allocations": tracked.allocations,
-            "limit_bytes": limit.bytes if limit else None,
+            "limit": limit and limit.shown, "limit_bytes": limit and limit.bytes,
             "exceeded": exceeded,
         }
         if by_line is not None:
             figures["lines_at_peak"] = _lines(by_line, "at_peak")
             if tracked.growth_bytes > _NOISE:
                 figures["lines_grown"] = _lines(by_line, "grown")
-        needs = []
-        if checks and not self.heap.can_check:
-            needs.append("--debug-hooks")
-        if "fail_requests" in repeats and not _works(_try_to_fail):
-            needs.append("--fail when=open")
-        if needs:
-            figures["needs"] = needs
+        needs = {"--debug-hooks": checks and not self.heap.can_check,
+                 "--fail when=open": "fail_requests" in repeats and not _works(_try_to_fail)}
+        figures["needs"] = [option for option, is_needed in needs.items() if is_needed]
         item.user_properties[:] = [(key, value) for key, value in item.user_properties if key != _PROPERTY]
         item.user_properties.append((_PROPERTY, figures))
         damaged = self.heap.damaged() if checks and self.heap.can_check else []
@@ -425,8 +421,9 @@ def _lines(by_line, view):
 
 def _exceeded(name, limit, tracked, measured):
     of = "all accounts together" if limit.account == "total" else f"account {limit.account}"
+    exact = f"{limit.bytes} bytes"
     lines = [f"{name}: peak growth of {_text(tracked.peak_growth_bytes)} ({tracked.peak_growth_bytes} bytes) in {of} "
-             f"exceeds the limit of {limit.shown} ({limit.bytes} bytes)"]
+             f"exceeds the limit of {limit.shown}" + (f" ({exact})" if limit.shown != exact else "")]
     rows = [("account", "peak above begin", "growth", "allocations")]
     for account, figures in tracked.accounts.items():
         if figures.peak_growth_bytes:
@@ -536,8 +533,8 @@ class _Reporter:
 
     def pytest_terminal_summary(self, terminalreporter):
         top = self.config.option.memory_top
-        limited = any(figures["limit_bytes"] is not None for figures in self.tests.values())
-        needs = collections.Counter(option for figures in self.tests.values() for option in figures.get("needs", ()))
+        limited = any(figures["limit"] for figures in self.tests.values())
+        needs = collections.Counter(option for figures in self.tests.values() for option in figures["needs"])
         if not self.tests or not (top or limited or self.path or needs):
             return
         terminalreporter.write_sep("=", "memory (pyhost)")
@@ -560,9 +557,8 @@ class _Reporter:
         rows = [("account", "peak growth", "growth", "allocations", "limit", "")]
         names = [""]
         for name, figures in ranked[:count]:
-            limit = figures["limit_bytes"]
             rows.append((figures["account"], _text(figures["peak_growth_bytes"]), _signed(figures["growth_bytes"]),
-                         str(figures["allocations"]), "-" if limit is None else _text(limit),
+                         str(figures["allocations"]), figures["limit"] or "-",
                          "over" if figures["exceeded"] else ""))
             names.append(name)
         lines = _table([row[:5] for row in rows]).split("\n")
