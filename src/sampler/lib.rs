@@ -30,10 +30,10 @@ mod units;
 
 pub use ages::Time;
 pub use chance::Chance;
-pub use sites::{Heights, View};
+pub use sites::View;
 pub use spans::SpanView;
 pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
-pub use sum::{AtMoment, Site, Sum, Weight};
+pub use sum::{AtMoment, Heights, Site, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
@@ -137,6 +137,7 @@ fn hidden(address: usize) -> u64 {
 }
 
 /// All samples of a process.
+#[derive(Default)]
 pub struct Samples {
     interval: u64,
     /// The account that is not part of the total.
@@ -163,19 +164,7 @@ impl Samples {
         Samples {
             interval,
             beside,
-            time: Time::default(),
-            stacks: Stacks::default(),
-            threads: Threads::default(),
-            sites: Sites::default(),
-            live: Index::default(),
-            types: Types::default(),
-            taken: 0,
-            dropped: 0,
-            is_over: false,
-            generation: 0,
-            published: None,
-            renew: None,
-            retry: Retry::NOW,
+            ..Samples::default()
         }
     }
 
@@ -569,10 +558,10 @@ impl Samples {
     pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
         let stacks = self.stacks.addresses().into_iter();
         let all = stacks.chain(self.sites.addresses());
-        let published = self.published.as_ref().map(Published::addresses);
+        let published = self.published.as_ref().map(|it| it.words.addresses());
         all.chain([
             self.live.addresses(),
-            self.threads.addresses(),
+            self.threads.names.addresses(),
             self.types.addresses(),
         ])
         .chain(published)

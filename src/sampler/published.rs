@@ -106,7 +106,7 @@ impl Counts {
 
 /// When memory is asked for again that the system has refused. A refusal may take as long as the memory would have taken, so
 /// the pauses grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retry {
     /// The moment, in nanoseconds.
     at: u64,
@@ -141,7 +141,7 @@ impl Retry {
 
 /// The writer's side.
 pub struct Published {
-    words: Shared<AtomicU64>,
+    pub(super) words: Shared<AtomicU64>,
     room: Counts,
     kept: Counts,
 }
@@ -180,17 +180,6 @@ impl Published {
         write(&self.words, starts, samples, self.kept, counts, changed);
         self.kept = counts;
         true
-    }
-
-    /// The copy.
-    #[cfg(test)]
-    pub fn words(&self) -> &[AtomicU64] {
-        &self.words
-    }
-
-    /// Its addresses.
-    pub fn addresses(&self) -> std::ops::Range<usize> {
-        self.words.addresses()
     }
 }
 

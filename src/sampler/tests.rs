@@ -260,7 +260,7 @@ fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<
 }
 
 fn published_words(samples: &Samples) -> Vec<u64> {
-    let words = samples.published.as_ref().unwrap().words().iter();
+    let words = samples.published.as_ref().unwrap().words.iter();
     words.map(|word| word.load(Relaxed)).collect()
 }
 
