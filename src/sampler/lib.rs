@@ -139,10 +139,12 @@ fn hidden(address: usize) -> u64 {
 /// All samples of a process.
 #[derive(Default)]
 pub struct Samples {
-    interval: u64,
+    /// The mean distance between two points, in bytes.
+    pub interval: u64,
     /// The account that is not part of the total.
     beside: u8,
-    time: Time,
+    /// The time of the samples.
+    pub time: Time,
     stacks: Stacks,
     threads: Threads,
     sites: Sites,
@@ -150,9 +152,10 @@ pub struct Samples {
     types: Types,
     taken: u64,
     dropped: u64,
-    is_over: bool,
-    /// Which of the process's samples these are: from 1 on. See [`Self::is_continued_by`].
-    generation: u64,
+    /// Whether they have ended.
+    pub is_over: bool,
+    /// Which of the process's samples these are: from 1 on, another one for each start. See [`Self::is_continued_by`].
+    pub generation: u64,
     published: Option<Published>,
     renew: Option<Renew>,
     retry: Retry,
@@ -200,11 +203,6 @@ impl Samples {
         }
     }
 
-    /// These are the samples of a process of that number: each start has another one.
-    pub fn set_generation(&mut self, generation: u64) {
-        self.generation = generation;
-    }
-
     /// Whether `later` are these samples as they went on, not ones that were begun anew. A process that has become another
     /// host counts its starts anew, but began at another time.
     pub fn is_continued_by(&self, later: &Self) -> bool {
@@ -219,11 +217,6 @@ impl Samples {
             start: moment,
             now: moment,
         };
-    }
-
-    /// The time of the samples.
-    pub fn time(&self) -> Time {
-        self.time
     }
 
     /// The number of a thread.
@@ -355,11 +348,6 @@ impl Samples {
         self.publish(None);
     }
 
-    /// Whether they have ended.
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     /// Ages are those at `moment`, if nothing later was seen and the samples go on.
     pub fn look_at_clock(&mut self, moment: u64) {
         if !self.is_over {
@@ -452,11 +440,6 @@ impl Samples {
             renew: None,
             ..*self
         })
-    }
-
-    /// The mean distance between two points, in bytes.
-    pub fn interval(&self) -> u64 {
-        self.interval
     }
 
     /// Samples so far, and how many of them could not be kept.

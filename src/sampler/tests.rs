@@ -103,7 +103,7 @@ impl Process {
         }
         self.left -= size as i64;
         if self.left < 0 {
-            let interval = self.samples.interval();
+            let interval = self.samples.interval;
             self.left = self.chance.distance(interval);
             let function = format!("f{site}");
             let calls = [call("lib.py", &function, 7), call("main.py", "<module>", 3)];
@@ -323,7 +323,7 @@ fn no_words_make_the_reader_panic_or_go_on_for_ever() {
         for site in samples.sites() {
             let calls = samples.calls(site).count();
             let sum = samples.sum(site, View::Grown);
-            assert!(calls < words.len() && sum.error_bytes(samples.interval()) >= 0);
+            assert!(calls < words.len() && sum.error_bytes(samples.interval) >= 0);
             assert!(samples.age_seconds(site).is_none_or(|age| age >= 0.0));
             samples.thread_of(site);
         }
@@ -417,7 +417,7 @@ fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
     (2..60).for_each(|address| _ = samples.remove(address));
     let site = samples.sites().next().unwrap();
     let age = samples.age_seconds(site).unwrap();
-    let now = (samples.time().now as f64 / 1e9).min(f64::from(u32::MAX) / 100.0);
+    let now = (samples.time.now as f64 / 1e9).min(f64::from(u32::MAX) / 100.0);
     let expected = now - 1000.0 * 3600.0;
     assert!((age - expected).abs() < 0.02, "{age} {expected}");
     samples.remove(1);
@@ -696,7 +696,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
 fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
     let begun = |generation, moment, count: usize| {
         let mut samples = Samples::new(100, 9);
-        samples.set_generation(generation);
+        samples.generation = generation;
         samples.begin_at(moment);
         samples.publish_by(anonymous);
         for address in 0..count {

@@ -70,7 +70,7 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
         samples.look_at_clock(clock::monotonic());
         Some(samples)
     };
-    let last = samples_now().filter(|samples| !samples.is_over());
+    let last = samples_now().filter(|samples| !samples.is_over);
     let last = last.ok_or_else(no_samples)?;
     let mut watched = Watched {
         process: format!("{name} ({})", record.header().command()),
@@ -95,7 +95,7 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
             samples = samples_now();
         }
         let samples = match (samples, alive(path)) {
-            (Some(samples), Some(_)) if samples.is_over() => {
+            (Some(samples), Some(_)) if samples.is_over => {
                 watched.are_over = true;
                 break;
             }

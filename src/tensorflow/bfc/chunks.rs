@@ -128,13 +128,13 @@ impl Chunks {
 
     /// The addresses of the tables.
     pub fn tables(&self) -> [Range<usize>; 2] {
-        [self.entries.addresses(), self.starts.addresses()]
+        [self.entries.0.addresses(), self.starts.0.addresses()]
     }
 
     /// The chunk that starts at a granule of the region.
     #[inline]
     pub fn starting_at(&self, granule: usize) -> Option<Handle> {
-        if granule >= self.starts.length() {
+        if granule >= self.starts.0.len() {
             return None;
         }
         let handle = *self.starts.at(granule as u32);
@@ -225,7 +225,7 @@ impl Chunks {
             self.unused = self[handle].next;
             return Some(handle);
         }
-        if self.fresh as usize >= self.entries.length() {
+        if self.fresh as usize >= self.entries.0.len() {
             return None;
         }
         let handle = Handle(self.fresh);

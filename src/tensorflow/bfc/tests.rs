@@ -580,7 +580,7 @@ fn memory_that_stays_free_goes_back_and_blocks_keep_theirs() {
     assert_eq!(resident(second), 0);
     assert!(holds(kept, 8 * MIB, 7));
     assert_eq!(bfc.give_back_idle(true), 0, "there is nothing left to give");
-    bfc.give_back_at_once();
+    bfc.gives_back_at_once = true;
     bfc.free(kept);
     assert_eq!(resident(kept), 0);
     bfc.check();

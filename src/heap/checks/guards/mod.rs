@@ -132,7 +132,7 @@ pub fn figures() -> Option<GuardFigures> {
         min_bytes: STATE.from.load(Relaxed) as u64,
         every: STATE.every.load(Relaxed),
         guarded_blocks: STATE.guarded.load(Relaxed),
-        live_blocks: range.live() as u64,
+        live_blocks: range.live.load(Relaxed) as u64,
         missed_blocks: STATE.missed.load(Relaxed),
         crowded_out_blocks: STATE.crowded_out.load(Relaxed),
     })
@@ -146,7 +146,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let inside = gate::enter(slot, thread_id());
     let range = RANGE.get()?;
     // Small ones leave half of the room to others.
-    let taken = match size > SMALL_SIZE_MAX || 2 * range.live() < range.most_live() {
+    let taken = match size > SMALL_SIZE_MAX || 2 * range.live.load(Relaxed) < range.most_live {
         true => range.take(size, alignment.max(ALIGNMENT)),
         false => Err(Miss::Crowded),
     };
