@@ -90,10 +90,9 @@ impl Ledger {
         for account in Account::ALL {
             let start = &self.precise_starts[account as usize];
             let live = self.live_of(account);
-            let highest = if is_only {
-                live
-            } else {
-                live.max(start.load(Relaxed))
+            let highest = match is_only {
+                true => live,
+                false => live.max(start.load(Relaxed)),
             };
             start.store(highest, Relaxed);
         }

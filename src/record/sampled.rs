@@ -131,14 +131,11 @@ fn describe_row(
     if view == Some(View::Live) {
         // If they were looked at: of one stack.
         let types = samples.types(row.site).take(TYPES);
-        sink.list(
-            "types",
-            types.filter(|_| !row.is_summed),
-            |(name, sum), sink| {
-                sink.text("type", name);
-                describe_sum(samples, sum, sink);
-            },
-        );
+        let types = types.filter(|_| !row.is_summed);
+        sink.list("types", types, |(name, sum), sink| {
+            sink.text("type", name);
+            describe_sum(samples, sum, sink);
+        });
     }
     sink.shown("thread", thread_name(samples, row.site));
     sink.list("stack", lines.calls(row), |call, sink| {

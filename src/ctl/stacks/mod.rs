@@ -377,10 +377,9 @@ impl Listed {
             View::Grown => bytes.unsigned_abs() > rounding as u64,
             _ => bytes > rounding,
         };
-        let blocks = if bytes < 0 {
-            blocks.min(0)
-        } else {
-            blocks.max(0)
+        let blocks = match bytes < 0 {
+            true => blocks.min(0),
+            false => blocks.max(0),
         };
         let square = (sum.square - self.amount.square).max(0.0);
         is_left_out.then(|| Amount::new(bytes, blocks, square))

@@ -53,11 +53,8 @@ pub fn start(describe: impl FnOnce(&mut Json<'_, Descriptor>)) {
     let Some(command) = STATE.command.get() else {
         return;
     };
-    let is_first = STATE
-        .process
-        .compare_exchange(0, -1, Relaxed, Relaxed)
-        .is_ok();
-    if !is_first {
+    let first = (STATE.process).compare_exchange(0, -1, Relaxed, Relaxed);
+    if first.is_err() {
         return;
     }
     STATE.begun.store(clock::monotonic(), Relaxed);

@@ -443,13 +443,8 @@ mod tests {
                     .any(|word| word == row.option)
             };
             let line = lines.iter().find(name).unwrap();
-            for part in &row.parts[1..] {
-                assert!(
-                    line.contains(part.key),
-                    "{} {}: {line}",
-                    row.option,
-                    part.key
-                );
+            for Part { key, .. } in &row.parts[1..] {
+                assert!(line.contains(key), "{} {key}: {line}", row.option);
             }
         }
     }
@@ -467,18 +462,11 @@ mod tests {
             let name = row.option.trim_start_matches("--").replace('-', "_");
             let variable = format!("PYHOST_{}", name.to_uppercase());
             assert!(row.variable == variable || row.variable.is_empty());
-            assert!(
-                row.help.lines().all(|line| line.len() <= 70),
-                "{}",
-                row.help
-            );
-            assert!(row.help.lines().next().unwrap().len() <= 51, "{}", row.help);
-            for part in &row.parts[1..] {
-                assert!(
-                    row.help.contains(&format!("\n  {}", part.key)),
-                    "{}",
-                    part.key
-                );
+            let help = row.help;
+            assert!(help.lines().all(|line| line.len() <= 70), "{help}");
+            assert!(help.lines().next().unwrap().len() <= 51, "{help}");
+            for Part { key, .. } in &row.parts[1..] {
+                assert!(help.contains(&format!("\n  {key}")), "{key}");
             }
         }
     }

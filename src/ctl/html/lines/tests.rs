@@ -101,12 +101,8 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
     let mut mixed = sample_value();
     let peak = mixed["lines"]["at_peak"].as_array_mut().unwrap();
     let module = call("<module>", "/job.py", 9);
-    peak.push(row(
-        "mapped",
-        5000,
-        1,
-        &[call("load", "/job.py", 3), module.clone()],
-    ));
+    let load = [call("load", "/job.py", 3), module.clone()];
+    peak.push(row("mapped", 5000, 1, &load));
     peak.push(row("native", 70, 1, std::slice::from_ref(&module)));
     let resident = mixed["lines"]["at_resident_peak"].as_array_mut().unwrap();
     resident.push(row("mapped", 5000, 1, &[module]));

@@ -66,12 +66,8 @@ pub fn shrink_to(most: usize, inside: &Inside<'_>) {
         if oldest >= added {
             break;
         }
-        if STATE
-            .taken
-            .compare_exchange(taken, oldest + 1, AcqRel, Relaxed)
-            .is_ok()
-            && let Some(place) = place(oldest)
-        {
+        let taken = (STATE.taken).compare_exchange(taken, oldest + 1, AcqRel, Relaxed);
+        if let (Ok(_), Some(place)) = (taken, place(oldest)) {
             end_wait(place.swap(0, AcqRel), inside);
         }
     }

@@ -250,15 +250,13 @@ mod tests {
         part.add(Row::HeapSlack, 50);
         balance.add_part(&part, 1, 3);
         let rows: Vec<_> = balance.rows().collect();
-        assert_eq!(
-            rows,
-            [
-                ("obj", Kind::Account, 300),
-                ("native", Kind::Account, 33),
-                ("heap_slack", Kind::Heap, 16),
-                ("kernel", Kind::Anonymous, 4),
-            ]
-        );
+        let expected = [
+            ("obj", Kind::Account, 300),
+            ("native", Kind::Account, 33),
+            ("heap_slack", Kind::Heap, 16),
+            ("kernel", Kind::Anonymous, 4),
+        ];
+        assert_eq!(rows, expected);
         assert_eq!(balance.remainder(), 1000 - 353);
         assert_eq!(balance.explained() as i64 + balance.remainder(), 1000);
     }

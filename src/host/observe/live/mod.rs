@@ -435,9 +435,7 @@ pub fn note_exhausted() {
 /// process has sent it itself. The first call counts: a signal may be put off and raised again.
 pub fn note_stop(is_own: bool) {
     let reason = if is_own { STOP } else { KILL };
-    let _ = STATE
-        .reason
-        .compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
+    let _ = (STATE.reason).compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
 }
 
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.
