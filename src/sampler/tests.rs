@@ -232,11 +232,8 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
-        samples.add(
-            block(address, 0, whole(bytes)),
-            &mut inward(&at),
-            Some(heights(total)),
-        );
+        let block = block(address, 0, whole(bytes));
+        samples.add(block, &mut inward(&at), Some(heights(total)));
     };
     add(&mut samples, 1, 100, 100);
     add(&mut samples, 2, 50, 150);

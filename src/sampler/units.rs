@@ -429,10 +429,8 @@ mod tests {
         units.allocated(inner, 64, whole(9 << 20)).unwrap();
         assert!(units.exhausted(inner, 1 << 20).is_none());
         let exhausted = units.exhausted(inner, (1 << 20) + 1).unwrap();
-        assert_eq!(
-            (exhausted.number, exhausted.name.as_str()),
-            (outer, "outer")
-        );
+        let found = (exhausted.number, exhausted.name.as_str());
+        assert_eq!(found, (outer, "outer"));
         // Room for the error, once, until much of it is freed.
         units.note_error(outer, true);
         assert!(units.exhausted(inner, 2 << 20).is_none());

@@ -80,10 +80,10 @@ impl Timeline {
             .ok_or_else(|| {
                 format!("is not a timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
             })?;
-        if timeline.accounts.len() > MOST_ACCOUNTS {
+        let accounts = timeline.accounts.len();
+        if accounts > MOST_ACCOUNTS {
             return Err(format!(
-                "names {} accounts; expected {MOST_ACCOUNTS} at most",
-                timeline.accounts.len()
+                "names {accounts} accounts; expected {MOST_ACCOUNTS} at most"
             ));
         }
         let last = text.lines().count() - 1;

@@ -219,10 +219,9 @@ impl<'a> Sweep<'a> {
 
     /// Reports that no run was made, and why.
     fn nothing(&mut self, status: u8, reason: &str) -> Result<u8, Failure> {
-        let status = self.write_cases(status);
+        let (status, subject) = (self.write_cases(status), &self.subject);
         print(&format!(
-            "pyhostctl: sweep of {}: nothing was tested: {reason}\n",
-            self.subject
+            "pyhostctl: sweep of {subject}: nothing was tested: {reason}\n"
         ))?;
         Ok(status)
     }

@@ -265,10 +265,8 @@ mod tests {
         assert_eq!(widened, [(0, 32)]);
         assert_eq!(commits.committed(), BLOCK as u64);
         assert_eq!(commits.commit(20..30, false, |_| true).unwrap().bytes, 0);
-        assert_eq!(
-            commits.commit(30..33, false, |_| true).unwrap().bytes,
-            BLOCK as u64
-        );
+        let added = commits.commit(30..33, false, |_| true).unwrap();
+        assert_eq!(added.bytes, BLOCK as u64);
         assert!(commits.commit(64..65, false, |_| true).is_none());
         let mut gone = Vec::new();
         let mut forget = |run: Range<usize>| {

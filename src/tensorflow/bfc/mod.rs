@@ -193,11 +193,8 @@ impl Bfc {
 
     /// Start and length of the reserved address space.
     pub fn memory(&self) -> (*mut u8, usize) {
-        let start = self.region.pointer(0);
-        (
-            start.map_or(null_mut(), NonNull::as_ptr),
-            self.region.0.bytes(),
-        )
+        let start = self.region.pointer(0).map_or(null_mut(), NonNull::as_ptr);
+        (start, self.region.0.bytes())
     }
 
     /// The addresses of the allocator's own tables, which lie outside of the region.

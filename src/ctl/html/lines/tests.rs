@@ -209,10 +209,8 @@ fn a_comparison_has_the_changes_that_diff_finds() {
     assert_eq!((new[0], new[3]), (0, 500));
     let page = page_of(&report, Some(&before)).unwrap();
     let title = "Lines that changed most: live at the report";
-    assert_has(
-        &page,
-        &[title, "+<data value=\"700\"", "+<data value=\"500\""],
-    );
+    let parts = [title, "+<data value=\"700\"", "+<data value=\"500\""];
+    assert_has(&page, &parts);
 }
 
 #[test]
