@@ -166,6 +166,11 @@ impl<'a> Gil<'a> {
         Owned(none, self)
     }
 
+    /// What was made, or `None` if nothing was to be.
+    pub fn maybe(self, made: Option<Returned<'a>>) -> Returned<'a> {
+        made.unwrap_or_else(|| Ok(self.none()))
+    }
+
     /// A `str`.
     pub fn text(self, text: &str) -> Returned<'a> {
         let length = text.len() as isize;

@@ -304,7 +304,6 @@ impl Gathering {
         frames
     }
 
-    /// Adds an amount to a site.
     fn add(&mut self, site: usize, amount: Amount, view: View) -> Result<(), String> {
         let total = self.totals[view as usize].plus(amount.magnitude());
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;

@@ -414,7 +414,6 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../../../docs/options.md");
 
-    /// The rows of the table below a line of the document.
     fn rows_below(line: &str) -> Vec<&'static str> {
         let (_, rest) = DOCUMENT.split_once(line).unwrap();
         let rows = rest.lines().skip_while(|line| !line.starts_with("|---"));

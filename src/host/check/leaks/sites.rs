@@ -25,10 +25,8 @@ pub struct Site {
 impl Site {
     pub fn file(&self) -> &'static str {
         let (start, length) = self.file;
-        let bytes = STATE
-            .sites
-            .get()
-            .map(|sites| &sites.names[start..start + length]);
+        let sites = STATE.sites.get();
+        let bytes = sites.map(|sites| &sites.names[start..start + length]);
         str::from_utf8(bytes.unwrap_or_default()).unwrap_or("?")
     }
 }

@@ -90,7 +90,6 @@ impl Balance {
         }
     }
 
-    /// Adds to an account's row.
     pub fn add_account(&mut self, account: Account, bytes: u64) {
         if let Some(row) = self.rows.get_mut(account as usize) {
             *row += bytes;
@@ -108,7 +107,6 @@ impl Balance {
         self.libraries.iter().filter(|it| it.mapped > 0)
     }
 
-    /// Adds to another row.
     pub fn add(&mut self, row: Row, bytes: u64) {
         self.rows[REPORTED.len() + row as usize] += bytes;
     }

@@ -62,7 +62,6 @@ fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
     })
 }
 
-/// Begins to sample for a budget.
 fn begin<'a>(budget: This<'a, Budget>) -> Result<(), Raised<'a>> {
     let gil = budget.gil();
     let interval = (budget.bytes / SAMPLES).clamp(INTERVALS.0, INTERVALS.1);
@@ -138,7 +137,7 @@ fn call<'a>(budget: This<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> 
 fn name(budget: This<'_, Budget>) -> Returned<'_> {
     let gil = budget.gil();
     let name = budget.name.as_deref();
-    name.map_or_else(|| Ok(gil.none()), |name| gil.text(name))
+    gil.maybe(name.map(|name| gil.text(name)))
 }
 
 fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {

@@ -179,7 +179,8 @@ fn text<'a>(_: This<'a, Module>, bytes: &Object<'a>) -> Returned<'a> {
 
 /// The bytes that a text such as '64M' means; None for another text.
 fn size<'a>(_: This<'a, Module>, size: &Object<'a>) -> Returned<'a> {
-    parsed(size).map_or_else(|| Ok(size.gil().none()), |bytes| size.gil().unsigned(bytes))
+    let gil = size.gil();
+    gil.maybe(parsed(size).map(|bytes| gil.unsigned(bytes)))
 }
 
 const GET: Method<Module> = Method::one(
