@@ -331,12 +331,11 @@ impl Samples {
 
     /// Counts a sample that could not be taken.
     pub fn count_dropped(&mut self) {
-        if self.is_over {
-            return;
+        if !self.is_over {
+            self.taken += 1;
+            self.dropped += 1;
+            self.publish(None);
         }
-        self.taken += 1;
-        self.dropped += 1;
-        self.publish(None);
     }
 
     /// Keeps all as it is at `moment`: what comes later is not counted.

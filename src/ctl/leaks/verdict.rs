@@ -262,13 +262,10 @@ mod tests {
         }
         looks.push(look(&samples));
         Watched {
-            process: String::new(),
             last: samples,
             looks,
             span: Duration::from_secs(60),
-            has_ended: false,
-            are_over: false,
-            restarts: 0,
+            ..Watched::default()
         }
     }
 

@@ -12,6 +12,7 @@ use std::{path::Path, thread::sleep};
 /// How often the samples are read.
 pub const LOOKS: u32 = 64;
 
+#[derive(Default)]
 pub struct Watched {
     pub process: String,
     /// The samples at the last moment: their sites are in the order of `looks`.
@@ -76,10 +77,7 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
         process: format!("{name} ({})", record.header().command()),
         looks: vec![look(&last)],
         last,
-        span: Duration::ZERO,
-        has_ended: false,
-        are_over: false,
-        restarts: 0,
+        ..Watched::default()
     };
     let mut first = start;
     for number in 1..LOOKS {

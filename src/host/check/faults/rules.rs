@@ -222,12 +222,11 @@ pub fn fails(account: Account, size: usize) -> bool {
             failed = failed.or(Some(number));
         }
     }
-    let Some(number) = failed else {
-        return false;
-    };
-    LEDGER.count_injection(account);
-    log::write_failure(number, account, size);
-    true
+    if let Some(number) = failed {
+        LEDGER.count_injection(account);
+        log::write_failure(number, account, size);
+    }
+    failed.is_some()
 }
 
 #[cfg(test)]

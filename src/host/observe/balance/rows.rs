@@ -114,13 +114,12 @@ impl Balance {
     /// Leaves an account `live` bytes at most. The excess goes to a row up to its `most` bytes, and what is
     /// left of it to the slack.
     pub fn limit(&mut self, account: Account, live: u64, (row, most): (Row, u64)) {
-        let Some(bytes) = self.rows.get_mut(account as usize) else {
-            return;
-        };
-        let excess = bytes.saturating_sub(live);
-        *bytes -= excess;
-        self.add(row, excess.min(most));
-        self.add(Row::HeapSlack, excess - excess.min(most));
+        if let Some(bytes) = self.rows.get_mut(account as usize) {
+            let excess = bytes.saturating_sub(live);
+            *bytes -= excess;
+            self.add(row, excess.min(most));
+            self.add(Row::HeapSlack, excess - excess.min(most));
+        }
     }
 
     /// Adds `numerator / denominator` of the rows of `other`, rounded down.
