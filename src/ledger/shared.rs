@@ -121,12 +121,9 @@ impl Ledger {
     pub fn cells_to_close(&self) -> impl Iterator<Item = usize> {
         let is_claimed = |index: &usize| self.slots[*index].claimed.load(Relaxed) == 1;
         let slots = (0..SLOTS).filter(is_claimed);
-        let accounts = 0..ACCOUNTS;
-        slots.flat_map(move |slot| {
+        slots.flat_map(|slot| {
             let cells = offset_of!(Ledger, slots) + slot * size_of::<Slot>();
-            accounts
-                .clone()
-                .map(move |account| cells + Slot::offset_of_bound(account))
+            (0..ACCOUNTS).map(move |account| cells + Slot::offset_of_bound(account))
         })
     }
 
