@@ -75,14 +75,8 @@ impl Counts {
     /// Words of each section.
     fn words(self) -> [usize; KINDS] {
         let [letters, texts, frames, nodes, sites, threads] = self.0;
-        [
-            letters.div_ceil(8),
-            texts,
-            2 * frames,
-            nodes,
-            sites::WORDS * sites,
-            threads,
-        ]
+        let (letters, frames) = (letters.div_ceil(8), 2 * frames);
+        [letters, texts, frames, nodes, sites::WORDS * sites, threads]
     }
 
     /// Where each section starts.

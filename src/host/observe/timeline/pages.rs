@@ -146,15 +146,8 @@ pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
 fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]) -> c_int {
     let timeline = renderer.timeline.as_deref().filter(|_| is_sampled);
     let timeline = timeline.filter(|path| file::access(path, libc::R_OK).is_ok());
-    let mut arguments = [
-        pyhostctl_process::NAME,
-        c"html",
-        report,
-        c"-o",
-        c"-",
-        c"--timeline",
-        c"",
-    ];
+    let name = pyhostctl_process::NAME;
+    let mut arguments = [name, c"html", report, c"-o", c"-", c"--timeline", c""];
     let count = if timeline.is_some() { 7 } else { 5 };
     arguments[6] = timeline.unwrap_or_default();
     let arguments = &arguments[..count];
