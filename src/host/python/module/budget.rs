@@ -45,14 +45,10 @@ fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<2> = Signature::new(c"O|$O:budget", [c"size", c"name"]);
     let [asked, name] = arguments.parse(&SIGNATURE)?;
     let bytes = asked.map_or(Ok(0), |asked| size("budget", asked))?;
-    let name = match name.filter(|name| !name.is_none()) {
-        None => None,
-        Some(name) => {
-            let text = name.with_text(|text| String::from_utf8_lossy(text).into());
-            let error = || class.gil().raise(Kind::Type, "budget: name must be a str");
-            Some(text.ok_or_else(error)?)
-        }
-    };
+    let name = name.filter(|name| !name.is_none());
+    let text = |name: &Object<'a>| name.with_text(|text| String::from_utf8_lossy(text).into());
+    let error = || class.gil().raise(Kind::Type, "budget: name must be a str");
+    let name = name.map(|name| text(name).ok_or_else(error)).transpose()?;
     class.instance(Budget {
         bytes,
         name,
