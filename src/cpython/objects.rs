@@ -251,9 +251,8 @@ impl<'a> Gil<'a> {
 
     /// Runs a source; `file` is its name in tracebacks.
     pub fn execute(self, source: &CStr, file: &CStr, globals: &Object<'a>) -> Returned<'a, ()> {
-        if python!(PyDict_Check(globals.pointer())) == 0 {
-            return Err(self.raise(Kind::Type, "execute: expected a dictionary"));
-        }
+        let is_dictionary = python!(PyDict_Check(globals.pointer())) != 0;
+        self.ensure(is_dictionary, Kind::Type, "execute: expected a dictionary")?;
         let file_input = ffi::Py_file_input;
         let (source, file) = (source.as_ptr(), file.as_ptr());
         let code = self.take(python!(Py_CompileString(source, file, file_input)))?;

@@ -85,9 +85,7 @@ fn started(
             pyhostctl_process::start(c"/bin/sh", &words, &command.environment, streams, 0);
         let _ = file::write(&answers, &process.unwrap_or(-Errno::last().0).to_ne_bytes());
     });
-    let Some(copy) = copy else {
-        return Err(Errno::last());
-    };
+    let copy = copy.ok_or_else(Errno::last)?;
     drop(answers);
     let mut process = [0; 4];
     let length = file::read(&answer, &mut process)?;

@@ -74,9 +74,7 @@ pub fn open() -> Option<Fd> {
 pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> {
     // The script may have closed it, and another file may have its number.
     let is_open = |(socket, identity): &&(Fd, _)| file::identity(socket).as_ref() == Some(identity);
-    let Some((socket, _)) = SOCKET.get().filter(is_open) else {
-        return Err(NoPage::NoSampler);
-    };
+    let (socket, _) = SOCKET.get().filter(is_open).ok_or(NoPage::NoSampler)?;
     let (answer, answers) =
         file::pipe().map_err(|error| NoPage::Failed("no pipe for the answer", Some(error)))?;
     let has_errors = file::is_open(libc::STDERR_FILENO);

@@ -123,9 +123,8 @@ fn call<'a>(budget: This<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> 
     const SIGNATURE: Signature<1> = Signature::new(c"O:budget", [c""]);
     let gil = budget.gil();
     let [function] = arguments.parse(&SIGNATURE)?;
-    let Some(function) = function.filter(|function| function.is_callable()) else {
-        return Err(gil.raise(Kind::Type, "budget: expected a function to decorate"));
-    };
+    let refused = || gil.raise(Kind::Type, "budget: expected a function to decorate");
+    let function = function.filter(|it| it.is_callable()).ok_or_else(refused)?;
     let (bytes, name) = (gil.unsigned(budget.bytes)?, name(budget)?);
     library::attribute(gil, c"_budgeted")?.call(&[function, &bytes, &name])
 }
