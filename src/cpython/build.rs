@@ -65,14 +65,9 @@ fn headers() -> PathBuf {
 fn version_of(headers: &Path) -> Option<String> {
     let text = std::fs::read_to_string(headers.join("patchlevel.h")).ok()?;
     let number = |name: &str| {
-        let line = text
-            .lines()
-            .find(|line| line.split_whitespace().nth(1) == Some(name))?;
-        line.split_whitespace().nth(2)
+        let mut lines = text.lines().map(str::split_whitespace);
+        lines.find_map(|mut words| (words.nth(1) == Some(name)).then(|| words.next())?)
     };
-    Some(format!(
-        "{}.{}",
-        number("PY_MAJOR_VERSION")?,
-        number("PY_MINOR_VERSION")?
-    ))
+    let (major, minor) = (number("PY_MAJOR_VERSION")?, number("PY_MINOR_VERSION")?);
+    Some(format!("{major}.{minor}"))
 }

@@ -23,13 +23,31 @@ fn the<F: Copy>() -> F {
     unsafe { NonNull::dangling().read() }
 }
 
-/// A method without arguments, or what an attribute's value is made by.
-pub trait Plain<T>: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy {}
-impl<T, F: for<'a> Fn(This<'a, T>) -> Returned<'a> + Copy> Plain<T> for F {}
+/// Declares kinds of functions and closures.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident$(<$of:ident>)?: ($($bound:tt)+);)*) => {$(
+        $(#[$doc])*
+        pub trait $kind$(<$of>)?: $($bound)+ + Copy {}
+        impl<$($of,)? F: $($bound)+ + Copy> $kind$(<$of>)? for F {}
+    )*};
+}
 
-/// A method with arguments by place and by name.
-pub trait Named<T>: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy {}
-impl<T, F: for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a> + Copy> Named<T> for F {}
+kinds! {
+    /// A method without arguments, or what an attribute's value is made by.
+    Plain<T>: (for<'a> Fn(This<'a, T>) -> Returned<'a>);
+    /// A method with one argument.
+    One<T>: (for<'a> Fn(This<'a, T>, &'a Object<'a>) -> Returned<'a>);
+    /// A method with arguments by place and by name.
+    Named<T>: (for<'a> Fn(This<'a, T>, Arguments<'a>) -> Returned<'a>);
+    /// Makes an instance.
+    New<T>: (for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a>);
+    /// Gives a length.
+    Length<T>: (for<'a> Fn(This<'a, T>) -> isize);
+    /// Fills a new module.
+    Fill: (for<'a> Fn(&'a Object<'a>) -> Returned<'a, ()>);
+    /// Runs between two instructions of Python.
+    Pending: (for<'a> Fn(Gil<'a>) -> Returned<'a, ()>);
+}
 
 /// For C.
 fn pointer(returned: Returned<'_>) -> *mut PyObject {
@@ -232,10 +250,7 @@ impl<T> Method<T> {
     }
 
     /// With one argument.
-    pub const fn one<F>(name: &'static CStr, _: F, doc: &'static CStr) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>, &'a Object<'a>) -> Returned<'a> + Copy,
-    {
+    pub const fn one<F: One<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunction: one::<T, F>,
         };
@@ -266,10 +281,10 @@ unsafe extern "C" fn plain<T, F: Plain<T>, P>(this: *mut PyObject, _: *mut P) ->
     alone(this, || pointer(the::<F>()(this)))
 }
 
-unsafe extern "C" fn one<T, F>(this: *mut PyObject, argument: *mut PyObject) -> *mut PyObject
-where
-    F: for<'a> Fn(This<'a, T>, &'a Object<'a>) -> Returned<'a> + Copy,
-{
+unsafe extern "C" fn one<T, F: One<T>>(
+    this: *mut PyObject,
+    argument: *mut PyObject,
+) -> *mut PyObject {
     // SAFETY: called by CPython, with a live argument.
     let (this, argument) = unsafe { (This::of(this), This::<Module>::of(argument)) };
     alone(this, || pointer(the::<F>()(this, argument.object())))
@@ -395,10 +410,7 @@ impl<T> Slot<T> {
     }
 
     /// The function that makes an instance.
-    pub fn new<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
-    {
+    pub fn new<F: New<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_new, new::<T, F> as *mut c_void)
     }
 
@@ -413,10 +425,7 @@ impl<T> Slot<T> {
     }
 
     /// `len()`.
-    pub fn length<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(This<'a, T>) -> isize + Copy,
-    {
+    pub fn length<F: Length<T>>(_: F) -> Self {
         Self::of(ffi::Py_sq_length, length::<T, F> as *mut c_void)
     }
 
@@ -436,14 +445,11 @@ impl<T> Slot<T> {
     }
 }
 
-unsafe extern "C" fn new<T, F>(
+unsafe extern "C" fn new<T, F: New<T>>(
     class: *mut ffi::PyTypeObject,
     places: *mut PyObject,
     names: *mut PyObject,
-) -> *mut PyObject
-where
-    F: for<'a> Fn(Class<'a, T>, Arguments<'a>) -> Returned<'a> + Copy,
-{
+) -> *mut PyObject {
     let class = NonNull::new(class).expect("CPython passes a type");
     // SAFETY: called by CPython with the GIL, whose arguments live during the call.
     let arguments = unsafe { Arguments::new(places, names) };
@@ -456,10 +462,7 @@ unsafe extern "C" fn show<T, F: Plain<T>>(this: *mut PyObject) -> *mut PyObject 
     unsafe { plain::<T, F, PyObject>(this, null_mut()) }
 }
 
-unsafe extern "C" fn length<T, F>(this: *mut PyObject) -> isize
-where
-    F: for<'a> Fn(This<'a, T>) -> isize + Copy,
-{
+unsafe extern "C" fn length<T, F: Length<T>>(this: *mut PyObject) -> isize {
     // SAFETY: called by CPython.
     the::<F>()(unsafe { This::of(this) })
 }
@@ -538,10 +541,7 @@ unsafe impl Sync for Definition {}
 
 impl Execute {
     /// `F` fills each new module.
-    pub const fn new<F>(_: F) -> Self
-    where
-        F: for<'a> Fn(&'a Object<'a>) -> Returned<'a, ()> + Copy,
-    {
+    pub const fn new<F: Fill>(_: F) -> Self {
         Execute([
             ffi::PyModuleDef_Slot {
                 slot: ffi::Py_mod_exec,
@@ -554,10 +554,7 @@ impl Execute {
     }
 }
 
-unsafe extern "C" fn execute<F>(module: *mut PyObject) -> c_int
-where
-    F: for<'a> Fn(&'a Object<'a>) -> Returned<'a, ()> + Copy,
-{
+unsafe extern "C" fn execute<F: Fill>(module: *mut PyObject) -> c_int {
     // SAFETY: called by the import system with the GIL.
     let module = unsafe { This::<Module>::of(module) };
     the::<F>()(module.object()).map_or(-1, |()| 0)
@@ -637,14 +634,8 @@ impl<'a> Gil<'a> {
 
 /// Asks the main thread to call `F` between two instructions. Any thread, also without the GIL; returns false if too
 /// many calls wait.
-pub fn add_pending_call<F>(_: F) -> bool
-where
-    F: for<'a> Fn(Gil<'a>) -> Returned<'a, ()> + Copy,
-{
-    extern "C" fn call<F>(_: *mut c_void) -> c_int
-    where
-        F: for<'a> Fn(Gil<'a>) -> Returned<'a, ()> + Copy,
-    {
+pub fn add_pending_call<F: Pending>(_: F) -> bool {
+    extern "C" fn call<F: Pending>(_: *mut c_void) -> c_int {
         // SAFETY: called by CPython with the GIL.
         the::<F>()(unsafe { Gil::assume() }).map_or(-1, |()| 0)
     }

@@ -74,14 +74,6 @@ pub fn watch(gil: Gil<'_>, watcher: Watcher) -> bool {
     or_none(replace()).is_some()
 }
 
-fn exec_dynamic<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
-    exec(&STATE.dynamic, imp, module)
-}
-
-fn exec_builtin<'a>(imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
-    exec(&STATE.builtin, imp, module)
-}
-
 fn exec<'a>(original: &Original, imp: This<'a, Module>, module: &Object<'a>) -> Returned<'a> {
     note_interpreter(imp.gil());
     let watcher = STATE.extensions.get();
@@ -108,8 +100,8 @@ pub fn watch_extensions(gil: Gil<'_>, watcher: ExtensionWatcher) -> bool {
     let _ = STATE.extensions.set(watcher);
     let replace = || -> Returned<'_, bool> {
         let imp = gil.import(c"_imp")?;
-        let dynamic = Method::one(c"", exec_dynamic, c"");
-        let builtin = Method::one(c"", exec_builtin, c"");
+        let dynamic = Method::one(c"", |imp, module| exec(&STATE.dynamic, imp, module), c"");
+        let builtin = Method::one(c"", |imp, module| exec(&STATE.builtin, imp, module), c"");
         Ok(
             replace_builtin(&*imp.attribute(c"exec_dynamic")?, dynamic, &STATE.dynamic)
                 && replace_builtin(&*imp.attribute(c"exec_builtin")?, builtin, &STATE.builtin),

@@ -85,10 +85,10 @@ macro_rules! makers {
 /// Methods that call a function of CPython with the object and what C takes of each argument. The result is that of a `check`, the
 /// `answer` to a question that may raise an error, an `object`, or nothing but that it is `done`.
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty => $c:expr),*) $result:ident $function:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $kind:ty => $c:expr),* $(; $more:expr)?) $result:ident $function:ident;)*) => {$(
         $(#[$doc])*
         pub fn $name(&self $(, $argument: $kind)*) -> methods!($result) {
-            let result = python!($function(self.pointer() $(, $c)*));
+            let result = python!($function(self.pointer() $(, $c)* $(, $more)?));
             methods!($result self.gil(), result)
         }
     )*};
@@ -164,6 +164,11 @@ impl<'a> Gil<'a> {
         let none = NonNull::new(constant!(ffi::Py_None())).expect("None is an object");
         python!(Py_INCREF(none.as_ptr()));
         Owned(none, self)
+    }
+
+    /// What was made, or `None` if nothing was to be.
+    pub fn maybe(self, made: Option<Returned<'a>>) -> Returned<'a> {
+        made.unwrap_or_else(|| Ok(self.none()))
     }
 
     /// A `str`.
@@ -246,9 +251,8 @@ impl<'a> Gil<'a> {
 
     /// Runs a source; `file` is its name in tracebacks.
     pub fn execute(self, source: &CStr, file: &CStr, globals: &Object<'a>) -> Returned<'a, ()> {
-        if python!(PyDict_Check(globals.pointer())) == 0 {
-            return Err(self.raise(Kind::Type, "execute: expected a dictionary"));
-        }
+        let is_dictionary = python!(PyDict_Check(globals.pointer())) != 0;
+        self.ensure(is_dictionary, Kind::Type, "execute: expected a dictionary")?;
         let file_input = ffi::Py_file_input;
         let (source, file) = (source.as_ptr(), file.as_ptr());
         let code = self.take(python!(Py_CompileString(source, file, file_input)))?;
@@ -420,6 +424,8 @@ impl<'a> Object<'a> {
         truth() answer PyObject_IsTrue;
         /// Whether a sequence contains an equal object.
         contains(item: &Object<'_> => item.pointer()) answer PySequence_Contains;
+        /// Whether it equals another object, as `==` finds.
+        equals(other: &Object<'_> => other.pointer(); ffi::Py_EQ) answer PyObject_RichCompareBool;
         /// Its type.
         class() object PyObject_Type;
         /// The items of an iterable, as a list.
@@ -438,6 +444,8 @@ impl<'a> Object<'a> {
         set_item(key: &Object<'_> => key.pointer(), value: &Object<'_> => value.pointer()) done PyDict_SetItem;
         /// Sets a dictionary's value.
         set(key: &CStr => key.as_ptr(), value: &Object<'_> => value.pointer()) done PyDict_SetItemString;
+        /// Adds what another dictionary has and this one has not.
+        merge(other: &Object<'_> => other.pointer(); 0) done PyDict_Merge;
         /// Adds to a list.
         append(item: &Object<'_> => item.pointer()) done PyList_Append;
     }
@@ -486,13 +494,6 @@ impl<'a> Object<'a> {
         )))
     }
 
-    /// Whether it equals another object, as `==` finds.
-    pub fn equals(&self, other: &Object<'_>) -> Returned<'a, bool> {
-        let (own, other) = (self.pointer(), other.pointer());
-        let equal = python!(PyObject_RichCompareBool(own, other, ffi::Py_EQ));
-        self.gil().done(equal).map(|()| equal != 0)
-    }
-
     /// The pointer in a capsule of this name.
     pub fn capsule(&self, name: Option<&CStr>) -> Returned<'a, NonNull<c_void>> {
         let name = name.map_or(null(), CStr::as_ptr);
@@ -525,12 +526,6 @@ impl<'a> Object<'a> {
     pub fn item(&self, key: &CStr) -> Option<Owned<'a>> {
         let item = python!(PyDict_GetItemString(self.pointer(), key.as_ptr()));
         self.gil().share(item)
-    }
-
-    /// Adds what another dictionary has and this one has not.
-    pub fn merge(&self, other: &Object<'_>) -> Returned<'a, ()> {
-        self.gil()
-            .done(python!(PyDict_Merge(self.pointer(), other.pointer(), 0)))
     }
 
     /// A list's item; None if it has not so many.

@@ -44,11 +44,8 @@ fn place_of(unit: usize) -> (usize, u64) {
 #[cfg(any(not(Py_GIL_DISABLED), test))]
 #[inline]
 fn is_inside(address: usize) -> bool {
-    let Some(leaf) = leaf_of(address) else {
-        return false;
-    };
     let (word, bit) = place_of(address >> UNIT_SHIFT);
-    leaf[word].load(Relaxed) & bit != 0
+    leaf_of(address).is_some_and(|leaf| leaf[word].load(Relaxed) & bit != 0)
 }
 
 /// Makes the leaf that covers `address`. False without memory.

@@ -138,11 +138,8 @@ impl Input {
             let refuse = |what| Failure(format!("standard input {what}"));
             let text = text_of(std::io::stdin().lock()).map_err(refuse)?;
             let report = Box::new(Report::of_json(&text).map_err(refuse)?);
-            (
-                "standard input".to_owned(),
-                None,
-                Document::Report(report, text),
-            )
+            let document = Document::Report(report, text);
+            ("standard input".to_owned(), None, document)
         } else {
             let path = path_of(what, directory)?;
             let document = Document::read(&path)?;

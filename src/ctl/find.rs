@@ -48,9 +48,8 @@ pub fn running(directory: &Path) -> Result<Found, Failure> {
     hosts.sort_by_key(|host| (host.name.id, host.name.namespace));
     hosts.dedup_by_key(|host| host.name);
     let ids: Vec<i32> = hosts.iter().map(|host| host.name.id).collect();
-    let (own, count) = (pid_namespace(), |id| {
-        ids.iter().filter(|&&it| it == id).count()
-    });
+    let own = pid_namespace();
+    let count = |id| ids.iter().filter(|&&it| it == id).count();
     for Pid { namespace, id } in hosts.iter_mut().map(|host| &mut host.name) {
         *namespace = namespace.filter(|&namespace| namespace != own || count(*id) > 1);
     }

@@ -46,10 +46,7 @@ impl<'a> NativeLine<'a> {
         let indent = &line[..line.len() - words.len()];
         let (function, place) = words.strip_suffix(')')?.split_once(" (")?;
         let (library, place) = place.rsplit_once("+0x")?;
-        let (offset, build_id) = match place.split_once(", build id ") {
-            Some((offset, build_id)) => (offset, build_id),
-            None => (place, ""),
-        };
+        let (offset, build_id) = place.split_once(", build id ").unwrap_or((place, ""));
         let is_one = !indent.is_empty() && library.starts_with('/') && !function.is_empty();
         Some(NativeLine {
             indent,

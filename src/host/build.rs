@@ -311,11 +311,8 @@ fn tool(variable: &str, name: &str) -> Command {
 }
 
 fn run(command: &mut Command) {
-    let status = command.status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "{command:?} failed"
-    );
+    let is_done = command.status().is_ok_and(|status| status.success());
+    assert!(is_done, "{command:?} failed");
 }
 
 /// The symbols that the executable exports.

@@ -154,11 +154,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
 
 /// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
 fn install(options: &Options, allocators: &Allocators) -> Result<()> {
-    let Allocators {
-        python,
-        debug_hooks,
-        ..
-    } = *allocators;
+    let (python, debug_hooks) = (allocators.python, allocators.debug_hooks);
     let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
     if is_checked && can_check && !heap::checked_blocks::start() {

@@ -175,7 +175,7 @@ stored! {
         /// When it ended, in nanoseconds of `CLOCK_REALTIME`.
         ended: AtomicU64,
         /// Refusals so far that were reported.
-        refusals: AtomicU64,
+        pub refusals: AtomicU64,
         marks: AtomicU64,
         /// Identifies the boot of the machine.
         pub boot: Text<5>,
@@ -379,16 +379,11 @@ impl Header {
 
     /// The last refusal that was reported, in a buffer of the caller's; `None` if there was none.
     pub fn refusal_into<'a>(&self, room: &'a mut [u8; 512]) -> Option<&'a str> {
-        if self.refusals() == 0 {
+        if self.refusals.load(Relaxed) == 0 {
             return None;
         }
         self.refusal.bytes(room);
         Some(leading_text(room))
-    }
-
-    /// How many refusals were reported.
-    pub fn refusals(&self) -> u64 {
-        self.refusals.load(Relaxed)
     }
 
     /// Adds a mark. Any thread; the oldest gives way.

@@ -90,10 +90,9 @@ impl Ledger {
         for account in Account::ALL {
             let start = &self.precise_starts[account as usize];
             let live = self.live_of(account);
-            let highest = if is_only {
-                live
-            } else {
-                live.max(start.load(Relaxed))
+            let highest = match is_only {
+                true => live,
+                false => live.max(start.load(Relaxed)),
             };
             start.store(highest, Relaxed);
         }
@@ -185,11 +184,8 @@ impl Ledger {
     /// Blocks that all threads but the one of `own` have allocated so far, without maps, which are of no thread.
     pub fn blocks_of_others(&self, own: &Slot) -> u64 {
         let others = self.used_slots().filter(|slot| !std::ptr::eq(*slot, own));
-        let maps = self
-            .overflow()
-            .cell(Account::Mapped)
-            .total_blocks
-            .load(Relaxed);
+        let mapped = self.overflow().cell(Account::Mapped);
+        let maps = mapped.total_blocks.load(Relaxed);
         others.map(Slot::blocks).sum::<u64>().wrapping_sub(maps)
     }
 

@@ -99,10 +99,9 @@ impl Ledger {
         for account in Account::ALL {
             let shared = self.shared(account);
             shared.ceiling.open();
-            let policy = if account.is_under_gil() {
-                EXACT
-            } else {
-                WINDOWED
+            let policy = match account.is_under_gil() {
+                true => EXACT,
+                false => WINDOWED,
             };
             shared.policy.store(policy, Relaxed);
         }
@@ -122,25 +121,18 @@ impl Ledger {
     pub fn cells_to_close(&self) -> impl Iterator<Item = usize> {
         let is_claimed = |index: &usize| self.slots[*index].claimed.load(Relaxed) == 1;
         let slots = (0..SLOTS).filter(is_claimed);
-        let accounts = 0..ACCOUNTS;
-        slots.flat_map(move |slot| {
+        slots.flat_map(|slot| {
             let cells = offset_of!(Ledger, slots) + slot * size_of::<Slot>();
-            accounts
-                .clone()
-                .map(move |account| cells + Slot::offset_of_bound(account))
+            (0..ACCOUNTS).map(move |account| cells + Slot::offset_of_bound(account))
         })
     }
 
     /// Makes every thread's next booking take the slow path.
     pub fn close_cells(&self) {
         // The pages of slots that nobody has claimed stay untouched.
-        for slot in self
-            .slots
-            .iter()
-            .filter(|slot| slot.claimed.load(Relaxed) == 1)
-        {
-            slot.close_bounds();
-        }
+        let slots = self.slots.iter();
+        let claimed = slots.filter(|slot| slot.claimed.load(Relaxed) == 1);
+        claimed.for_each(Slot::close_bounds);
     }
 
     /// Whether this is a ledger of this layout: one that was read from a file may be anything.

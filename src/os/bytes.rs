@@ -22,10 +22,8 @@ impl fmt::Display for Bytes {
             unit += 1;
         }
         let tenths = tenths(scale);
-        padded(
-            out,
-            format_args!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
-        )
+        let (whole, tenths, unit) = (tenths / 10, tenths % 10, UNITS[unit]);
+        padded(out, format_args!("{whole}.{tenths} {unit}"))
     }
 }
 

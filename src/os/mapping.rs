@@ -240,13 +240,8 @@ pub fn prefer_node(start: *mut u8, size: usize, node: u32) -> bool {
     // takes one bit less than it is told.
     unsafe {
         let mask = nodes.as_ptr().expose_provenance();
-        let arguments = [
-            start.addr(),
-            size,
-            MPOL_PREFERRED,
-            mask,
-            MAX_NODES as usize + 1,
-        ];
+        let bits = MAX_NODES as usize + 1;
+        let arguments = [start.addr(), size, MPOL_PREFERRED, mask, bits];
         silent_system_call(libc::SYS_mbind, arguments) == 0
     }
 }

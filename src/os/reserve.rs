@@ -43,12 +43,8 @@ impl<const WORDS: usize> Reserve<WORDS> {
             false => self.take_words(units.div_ceil(WORD)),
         };
         // The pointer is to the whole, of which the block is a part.
-        found.map_or(null_mut(), |unit| {
-            (&raw const self.units)
-                .cast_mut()
-                .cast::<u8>()
-                .wrapping_add(unit * UNIT)
-        })
+        let whole = (&raw const self.units).cast_mut().cast::<u8>();
+        found.map_or(null_mut(), |unit| whole.wrapping_add(unit * UNIT))
     }
 
     /// Whether a block is of this reserve.

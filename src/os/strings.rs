@@ -219,11 +219,8 @@ pub fn take_out(ProcessArguments(arguments): ProcessArguments<'_>, count: usize)
         static mut program_invocation_name: *const c_char;
         static mut program_invocation_short_name: *const c_char;
     }
-    let words = || {
-        arguments
-            .texts()
-            .map(|word| word.to_bytes_with_nul().as_ptr_range())
-    };
+    let place = |word: &CStr| word.to_bytes_with_nul().as_ptr_range();
+    let words = || arguments.texts().map(place);
     let Some(first) = words().next().filter(|_| count > 0) else {
         return;
     };

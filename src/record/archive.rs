@@ -70,10 +70,8 @@ pub fn trim(directory: &Fd) {
         let status = |name: &CStr| file::status_in(&archive, name, libc::AT_SYMLINK_NOFOLLOW);
         let found = with_name(name, suffix, status)?.ok();
         found.map(|found| {
-            (
-                found.st_blocks as u64 * 512,
-                (found.st_mtime, found.st_mtime_nsec),
-            )
+            let time = (found.st_mtime, found.st_mtime_nsec);
+            (found.st_blocks as u64 * 512, time)
         })
     };
     loop {

@@ -37,7 +37,7 @@ impl Write for Rendered {
 /// Describes all samples.
 pub fn describe_samples(samples: &Samples, sink: &mut impl Sink) -> fmt::Result {
     let (taken, dropped) = samples.counts();
-    sink.count("interval_bytes", samples.interval());
+    sink.count("interval_bytes", samples.interval);
     sink.count("samples", taken);
     sink.count("dropped", dropped);
     describe_libraries(samples, sink);
@@ -109,7 +109,7 @@ fn describe_sums(samples: &Samples, view: View, sink: &mut impl Sink) {
 fn describe_sum(samples: &Samples, sum: Sum, sink: &mut impl Sink) {
     sink.int("bytes", sum.bytes());
     sink.int("blocks", sum.blocks());
-    sink.int("error_bytes", sum.error_bytes(samples.interval()));
+    sink.int("error_bytes", sum.error_bytes(samples.interval));
 }
 
 /// The fields of a row of a view, or of a tracked block.
@@ -131,14 +131,11 @@ fn describe_row(
     if view == Some(View::Live) {
         // If they were looked at: of one stack.
         let types = samples.types(row.site).take(TYPES);
-        sink.list(
-            "types",
-            types.filter(|_| !row.is_summed),
-            |(name, sum), sink| {
-                sink.text("type", name);
-                describe_sum(samples, sum, sink);
-            },
-        );
+        let types = types.filter(|_| !row.is_summed);
+        sink.list("types", types, |(name, sum), sink| {
+            sink.text("type", name);
+            describe_sum(samples, sum, sink);
+        });
     }
     sink.shown("thread", thread_name(samples, row.site));
     sink.list("stack", lines.calls(row), |call, sink| {

@@ -30,10 +30,10 @@ mod units;
 
 pub use ages::Time;
 pub use chance::Chance;
-pub use sites::{Heights, View};
+pub use sites::View;
 pub use spans::SpanView;
 pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
-pub use sum::{AtMoment, Site, Sum, Weight};
+pub use sum::{AtMoment, Heights, Site, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
 pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
@@ -137,11 +137,14 @@ fn hidden(address: usize) -> u64 {
 }
 
 /// All samples of a process.
+#[derive(Default)]
 pub struct Samples {
-    interval: u64,
+    /// The mean distance between two points, in bytes.
+    pub interval: u64,
     /// The account that is not part of the total.
     beside: u8,
-    time: Time,
+    /// The time of the samples.
+    pub time: Time,
     stacks: Stacks,
     threads: Threads,
     sites: Sites,
@@ -149,9 +152,10 @@ pub struct Samples {
     types: Types,
     taken: u64,
     dropped: u64,
-    is_over: bool,
-    /// Which of the process's samples these are: from 1 on. See [`Self::is_continued_by`].
-    generation: u64,
+    /// Whether they have ended.
+    pub is_over: bool,
+    /// Which of the process's samples these are: from 1 on, another one for each start. See [`Self::is_continued_by`].
+    pub generation: u64,
     published: Option<Published>,
     renew: Option<Renew>,
     retry: Retry,
@@ -163,19 +167,7 @@ impl Samples {
         Samples {
             interval,
             beside,
-            time: Time::default(),
-            stacks: Stacks::default(),
-            threads: Threads::default(),
-            sites: Sites::default(),
-            live: Index::default(),
-            types: Types::default(),
-            taken: 0,
-            dropped: 0,
-            is_over: false,
-            generation: 0,
-            published: None,
-            renew: None,
-            retry: Retry::NOW,
+            ..Samples::default()
         }
     }
 
@@ -211,11 +203,6 @@ impl Samples {
         }
     }
 
-    /// These are the samples of a process of that number: each start has another one.
-    pub fn set_generation(&mut self, generation: u64) {
-        self.generation = generation;
-    }
-
     /// Whether `later` are these samples as they went on, not ones that were begun anew. A process that has become another
     /// host counts its starts anew, but began at another time.
     pub fn is_continued_by(&self, later: &Self) -> bool {
@@ -230,11 +217,6 @@ impl Samples {
             start: moment,
             now: moment,
         };
-    }
-
-    /// The time of the samples.
-    pub fn time(&self) -> Time {
-        self.time
     }
 
     /// The number of a thread.
@@ -349,12 +331,11 @@ impl Samples {
 
     /// Counts a sample that could not be taken.
     pub fn count_dropped(&mut self) {
-        if self.is_over {
-            return;
+        if !self.is_over {
+            self.taken += 1;
+            self.dropped += 1;
+            self.publish(None);
         }
-        self.taken += 1;
-        self.dropped += 1;
-        self.publish(None);
     }
 
     /// Keeps all as it is at `moment`: what comes later is not counted.
@@ -364,11 +345,6 @@ impl Samples {
         // Nothing comes later that would try again.
         self.retry = Retry::NOW;
         self.publish(None);
-    }
-
-    /// Whether they have ended.
-    pub fn is_over(&self) -> bool {
-        self.is_over
     }
 
     /// Ages are those at `moment`, if nothing later was seen and the samples go on.
@@ -463,11 +439,6 @@ impl Samples {
             renew: None,
             ..*self
         })
-    }
-
-    /// The mean distance between two points, in bytes.
-    pub fn interval(&self) -> u64 {
-        self.interval
     }
 
     /// Samples so far, and how many of them could not be kept.
@@ -569,10 +540,10 @@ impl Samples {
     pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
         let stacks = self.stacks.addresses().into_iter();
         let all = stacks.chain(self.sites.addresses());
-        let published = self.published.as_ref().map(Published::addresses);
+        let published = self.published.as_ref().map(|it| it.words.addresses());
         all.chain([
             self.live.addresses(),
-            self.threads.addresses(),
+            self.threads.names.addresses(),
             self.types.addresses(),
         ])
         .chain(published)

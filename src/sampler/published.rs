@@ -75,14 +75,8 @@ impl Counts {
     /// Words of each section.
     fn words(self) -> [usize; KINDS] {
         let [letters, texts, frames, nodes, sites, threads] = self.0;
-        [
-            letters.div_ceil(8),
-            texts,
-            2 * frames,
-            nodes,
-            sites::WORDS * sites,
-            threads,
-        ]
+        let (letters, frames) = (letters.div_ceil(8), 2 * frames);
+        [letters, texts, frames, nodes, sites::WORDS * sites, threads]
     }
 
     /// Where each section starts.
@@ -106,7 +100,7 @@ impl Counts {
 
 /// When memory is asked for again that the system has refused. A refusal may take as long as the memory would have taken, so
 /// the pauses grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retry {
     /// The moment, in nanoseconds.
     at: u64,
@@ -141,7 +135,7 @@ impl Retry {
 
 /// The writer's side.
 pub struct Published {
-    words: Shared<AtomicU64>,
+    pub(super) words: Shared<AtomicU64>,
     room: Counts,
     kept: Counts,
 }
@@ -180,17 +174,6 @@ impl Published {
         write(&self.words, starts, samples, self.kept, counts, changed);
         self.kept = counts;
         true
-    }
-
-    /// The copy.
-    #[cfg(test)]
-    pub fn words(&self) -> &[AtomicU64] {
-        &self.words
-    }
-
-    /// Its addresses.
-    pub fn addresses(&self) -> std::ops::Range<usize> {
-        self.words.addresses()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::index::{Index, Numbered, hash};
 use crate::stacks::{Stacks, pair, parts};
-use crate::sum::{AtMoment, Highest, Site, Sum, Weight};
+use crate::sum::{AtMoment, Heights, Highest, Site, Sum, Weight};
 use crate::{ages::Births, spans::Spans};
 use pyhost_os::mmap_vec::MmapVec;
 use std::ops::Range;
@@ -87,9 +87,8 @@ struct Noted {
 #[derive(Clone, Copy)]
 struct Sums {
     key: Key,
-    live: Sum,
+    now: AtMoment,
     births: Births,
-    allocated: Sum,
     /// Bytes that were allocated by the last mark.
     marked: Sum,
     noted: [Noted; MOMENTS.len()],
@@ -109,15 +108,6 @@ pub const ACCOUNTS: usize = 16;
 /// Where an account's figures are.
 fn place(account: u8) -> usize {
     usize::from(account) % ACCOUNTS
-}
-
-/// Live bytes of all accounts, and of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heights {
-    /// Of all that are part of the total.
-    pub total: i64,
-    /// Of the account of the sample.
-    pub account: i64,
 }
 
 /// All sites.
@@ -150,9 +140,8 @@ impl Sites {
         }
         let site = Sums {
             key,
-            live: Sum::NONE,
+            now: AtMoment::default(),
             births: Births::default(),
-            allocated: Sum::NONE,
             marked: Sum::NONE,
             noted: MOMENTS.map(|moment| Noted {
                 sum: Sum::NONE,
@@ -181,12 +170,12 @@ impl Sites {
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[number as usize];
         if site.noted[Moment::Mark as usize].number != self.marks {
-            site.marked = site.allocated;
+            site.marked = site.now.allocated;
         }
         for (noted, number) in site.noted.iter_mut().zip(numbers) {
             if noted.number != number {
                 *noted = Noted {
-                    sum: site.live,
+                    sum: site.now.live,
                     number,
                 };
             }
@@ -204,7 +193,7 @@ impl Sites {
     /// `beside` is the account that is not part of the total.
     pub fn freed(&mut self, site: u32, weight: Weight, birth: u32, beside: u8) {
         let site = self.changing(site);
-        site.live -= weight;
+        site.now.live -= weight;
         site.births.remove(weight.bytes, birth);
         let account = site.key.account;
         self.count(account, -weight.bytes, account != beside);
@@ -214,8 +203,8 @@ impl Sites {
     pub fn grown(&mut self, site: u32, kept: Weight, growth: Weight, birth: u32, beside: u8) {
         let all = kept + growth;
         let site = self.changing(site);
-        site.live += all;
-        site.allocated += growth;
+        site.now.live += all;
+        site.now.allocated += growth;
         site.births.add(all.bytes, birth);
         let account = site.key.account;
         self.count(account, all.bytes, account != beside);
@@ -226,8 +215,7 @@ impl Sites {
         let heights = heights.unwrap_or_else(|| self.own_heights(account));
         self.peak.look(heights.total);
         self.account_peaks[place(account)].look(heights.account);
-        self.spans
-            .look_at_height(account, heights.total, heights.account);
+        self.spans.look_at_height(account, heights);
     }
 
     fn own_heights(&self, account: u8) -> Heights {
@@ -270,11 +258,7 @@ impl Sites {
     }
 
     pub fn moment_of(&self, site: u32) -> AtMoment {
-        let sums = &self.sums[site as usize];
-        AtMoment {
-            live: sums.live,
-            allocated: sums.allocated,
-        }
+        self.sums[site as usize].now
     }
 
     /// Begins a span of the total, or of an account.
@@ -307,21 +291,25 @@ impl Sites {
             let noted = &site.noted[moment as usize];
             match noted.number == self.number_of(moment, site.key.account) {
                 true => noted.sum,
-                false => site.live,
+                false => site.now.live,
             }
         };
         match view {
-            View::Live => site.live,
+            View::Live => site.now.live,
             View::AtPeak => at(Moment::Peak),
             View::AtAccountPeak => at(Moment::AccountPeak),
             View::AtResidentPeak => at(Moment::ResidentPeak),
-            View::Allocated => site.allocated,
+            View::Allocated => site.now.allocated,
             View::Grown => {
                 let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
-                let (live, allocated) = (site.live, site.allocated);
-                AtMoment { live, allocated }.grown_since(AtMoment {
+                let allocated = if is_of_now {
+                    site.marked
+                } else {
+                    site.now.allocated
+                };
+                site.now.grown_since(AtMoment {
                     live: at(Moment::Mark),
-                    allocated: if is_of_now { site.marked } else { allocated },
+                    allocated,
                 })
             }
         }
@@ -368,7 +356,7 @@ impl Sites {
         let site = &self.sums[number];
         let mut words = [0; WORDS];
         words[0] = site.key.word();
-        let sums = [site.live, site.allocated, site.marked];
+        let sums = [site.now.live, site.now.allocated, site.marked];
         let noted = site.noted.map(|noted| noted.sum);
         let all = sums.into_iter().chain(noted).flat_map(|sum| sum.words());
         let numbers = site.noted.map(|noted| u64::from(noted.number));
@@ -391,9 +379,11 @@ impl Sites {
         };
         let site = Sums {
             key,
-            live: sum(0),
+            now: AtMoment {
+                live: sum(0),
+                allocated: sum(1),
+            },
             births: Births::of_words([bytes, low, high]),
-            allocated: sum(1),
             marked: sum(2),
             noted: MOMENTS.map(|moment| Noted {
                 sum: sum(3 + moment as usize),

@@ -4,7 +4,7 @@
 //! not grown. Spans nest and overlap in any way: none of them changes another, or a mark.
 
 use crate::index::{Index, Numbered};
-use crate::sum::{AtMoment, Highest, Site, Sum};
+use crate::sum::{AtMoment, Heights, Highest, Site, Sum};
 use pyhost_os::mmap_vec::MmapVec;
 
 /// Which bytes of a span's sites are summed.
@@ -34,6 +34,7 @@ struct Changed {
 }
 
 /// A block of code.
+#[derive(Default)]
 pub struct Span {
     number: u64,
     /// The account whose highest moment is looked for; that of all in the total without one.
@@ -91,10 +92,7 @@ impl Spans {
                 number,
                 account,
                 peak,
-                changed: MmapVec::new(),
-                index: Index::default(),
-                has_ended: false,
-                is_broken: false,
+                ..Span::default()
             });
         }
     }
@@ -133,11 +131,11 @@ impl Spans {
 
     /// Notes how high the total and an account are.
     #[inline]
-    pub fn look_at_height(&mut self, account: u8, total: i64, own: i64) {
+    pub fn look_at_height(&mut self, account: u8, heights: Heights) {
         for span in &mut self.open {
             match span.account {
-                None => span.peak.look(total),
-                Some(wanted) if wanted == account => span.peak.look(own),
+                None => span.peak.look(heights.total),
+                Some(wanted) if wanted == account => span.peak.look(heights.account),
                 Some(_) => {}
             }
         }

@@ -228,11 +228,7 @@ impl Stacks {
                 u64::from(call.line),
             ),
         };
-        let hash = mixed(&[
-            u64::from(file),
-            u64::from(known_function.unwrap_or(0)),
-            place,
-        ]);
+        let hash = mixed(&[file.into(), known_function.unwrap_or(0).into(), place]);
         let is_it = |number: usize| {
             let [texts, of_frame] = self.frames[number];
             let is_function = |function| texts == pair(file, function);

@@ -135,6 +135,15 @@ impl AtMoment {
     }
 }
 
+/// Live bytes of all accounts, and of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heights {
+    /// Of all that are part of the total.
+    pub total: i64,
+    /// Of the account of the sample.
+    pub account: i64,
+}
+
 /// How high something was, and how many times it was higher than ever before.
 #[derive(Clone, Copy)]
 pub struct Highest {

@@ -103,7 +103,7 @@ impl Process {
         }
         self.left -= size as i64;
         if self.left < 0 {
-            let interval = self.samples.interval();
+            let interval = self.samples.interval;
             self.left = self.chance.distance(interval);
             let function = format!("f{site}");
             let calls = [call("lib.py", &function, 7), call("main.py", "<module>", 3)];
@@ -232,11 +232,8 @@ fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
         let at = [call("a.py", "f", address as u32)];
-        samples.add(
-            block(address, 0, whole(bytes)),
-            &mut inward(&at),
-            Some(heights(total)),
-        );
+        let block = block(address, 0, whole(bytes));
+        samples.add(block, &mut inward(&at), Some(heights(total)));
     };
     add(&mut samples, 1, 100, 100);
     add(&mut samples, 2, 50, 150);
@@ -260,7 +257,7 @@ fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<
 }
 
 fn published_words(samples: &Samples) -> Vec<u64> {
-    let words = samples.published.as_ref().unwrap().words().iter();
+    let words = samples.published.as_ref().unwrap().words.iter();
     words.map(|word| word.load(Relaxed)).collect()
 }
 
@@ -323,7 +320,7 @@ fn no_words_make_the_reader_panic_or_go_on_for_ever() {
         for site in samples.sites() {
             let calls = samples.calls(site).count();
             let sum = samples.sum(site, View::Grown);
-            assert!(calls < words.len() && sum.error_bytes(samples.interval()) >= 0);
+            assert!(calls < words.len() && sum.error_bytes(samples.interval) >= 0);
             assert!(samples.age_seconds(site).is_none_or(|age| age >= 0.0));
             samples.thread_of(site);
         }
@@ -417,7 +414,7 @@ fn what_comes_and_goes_for_ever_leaves_no_trace_in_the_age() {
     (2..60).for_each(|address| _ = samples.remove(address));
     let site = samples.sites().next().unwrap();
     let age = samples.age_seconds(site).unwrap();
-    let now = (samples.time().now as f64 / 1e9).min(f64::from(u32::MAX) / 100.0);
+    let now = (samples.time.now as f64 / 1e9).min(f64::from(u32::MAX) / 100.0);
     let expected = now - 1000.0 * 3600.0;
     assert!((age - expected).abs() < 0.02, "{age} {expected}");
     samples.remove(1);
@@ -696,7 +693,7 @@ fn a_copy_that_could_not_grow_comes_back_whole_once_there_is_room() {
 fn samples_that_were_begun_anew_are_no_continuation_though_they_are_more() {
     let begun = |generation, moment, count: usize| {
         let mut samples = Samples::new(100, 9);
-        samples.set_generation(generation);
+        samples.generation = generation;
         samples.begin_at(moment);
         samples.publish_by(anonymous);
         for address in 0..count {

@@ -2,7 +2,6 @@
 
 use crate::stacks::Stacks;
 use pyhost_os::mmap_vec::MmapVec;
-use std::ops::Range;
 
 /// Names that are kept; threads with further ones are one.
 pub const NAMES: usize = 250;
@@ -74,10 +73,5 @@ impl Threads {
     pub fn copied(&self) -> Option<Self> {
         let names = self.names.copied()?;
         Some(Threads { names })
-    }
-
-    /// Its addresses.
-    pub fn addresses(&self) -> Range<usize> {
-        self.names.addresses()
     }
 }

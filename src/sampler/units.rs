@@ -380,20 +380,16 @@ mod tests {
                 }
                 3 => {
                     let address = draw(300) + 1;
-                    assert_eq!(
-                        units.take_out(address).is_some(),
-                        blocks.remove(&address).is_some()
-                    );
+                    let taken = units.take_out(address);
+                    assert_eq!(taken.is_some(), blocks.remove(&address).is_some());
                 }
                 _ => {
                     let address = draw(300) + 1;
                     let taken = units.take_out(address);
                     assert_eq!(taken.is_some(), blocks.contains_key(&address));
                     if let Some(taken) = taken {
-                        assert_eq!(
-                            units.put_back(address, taken, 1.0, Weight::NONE),
-                            Some(false)
-                        );
+                        let is_replaced = units.put_back(address, taken, 1.0, Weight::NONE);
+                        assert_eq!(is_replaced, Some(false));
                     }
                 }
             }
@@ -433,10 +429,8 @@ mod tests {
         units.allocated(inner, 64, whole(9 << 20)).unwrap();
         assert!(units.exhausted(inner, 1 << 20).is_none());
         let exhausted = units.exhausted(inner, (1 << 20) + 1).unwrap();
-        assert_eq!(
-            (exhausted.number, exhausted.name.as_str()),
-            (outer, "outer")
-        );
+        let found = (exhausted.number, exhausted.name.as_str());
+        assert_eq!(found, (outer, "outer"));
         // Room for the error, once, until much of it is freed.
         units.note_error(outer, true);
         assert!(units.exhausted(inner, 2 << 20).is_none());

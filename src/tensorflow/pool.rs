@@ -165,7 +165,8 @@ pub struct Statistics {
 
 /// The kept blocks, and the statistics that the bound depends on.
 pub struct Pool {
-    limit: PoolLimit,
+    /// The bound: chosen before the first block.
+    pub limit: PoolLimit,
     auto_blocks: u64,
     newest: Option<PoolBlock>,
     oldest: Option<PoolBlock>,
@@ -203,11 +204,6 @@ impl Pool {
             live_bytes: 0,
             peak_live_bytes: 0,
         }
-    }
-
-    /// Chooses the bound. Before the first block.
-    pub fn set_limit(&mut self, limit: PoolLimit) {
-        self.limit = limit;
     }
 
     /// Meets a request by a kept block of exactly this size, which is live then; or counts a miss.
@@ -398,7 +394,7 @@ mod tests {
     #[test]
     fn a_pool_keeps_the_blocks_that_were_freed_last() {
         let mut pool = Pool::new();
-        pool.set_limit(PoolLimit::Blocks(5));
+        pool.limit = PoolLimit::Blocks(5);
         let (mut live, mut kept) = (Vec::<PoolBlock>::new(), Vec::<PoolBlock>::new());
         let (mut random, mut hits) = (Random(7), 0);
         let (turns, least) = if cfg!(miri) { (300, 5) } else { (3000, 100) };

@@ -7,14 +7,10 @@ use crate::{MOST, step};
 /// Walks by the tables of a loaded object. The first words of the bytes are the offsets of an address in it, of its
 /// `.eh_frame_hdr` and of its dynamic section; the rest is the object. Nothing is read outside of it and of a small stack.
 pub fn unwind(bytes: &[u8]) {
-    let Some((words, image)) = bytes
-        .as_chunks::<4>()
-        .0
-        .split_first_chunk::<3>()
-        .map(|(words, _)| (words, &bytes[12..]))
-    else {
+    let Some((head, image)) = bytes.split_first_chunk::<12>() else {
         return;
     };
+    let words = [0, 4, 8].map(|at| [head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let [address, frames, dynamic] = words.map(|word| u32::from_ne_bytes(word) as usize);
     // Zeros behind it, so that its first page is there.
     let mut room = vec![0u64; image.len().max(PAGE).div_ceil(8)];

@@ -126,12 +126,8 @@ fn an_object_knows_its_file_its_symbols_and_its_build_id() {
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr();
     let libc = object_of(address).unwrap();
     assert!(libc.path().starts_with(b"/"), "{:?}", libc.path());
-    let name = libc.symbol(address + 1).unwrap();
-    assert!(
-        name.ends_with(b"getpid"),
-        "{:?}",
-        String::from_utf8_lossy(name)
-    );
+    let name = String::from_utf8_lossy(libc.symbol(address + 1).unwrap());
+    assert!(name.ends_with("getpid"), "{name:?}");
     assert_eq!(libc.build_id().len(), 20);
     assert!(object_of(8).is_none());
 }

@@ -51,20 +51,12 @@ pub struct Kind {
 
 /// The type at an address. None if there is none.
 pub fn kind_at(memory: &impl Memory, address: usize) -> Option<Kind> {
-    let mut kind = address;
     if !memory.holds(address, size_of::<PyTypeObject>()) {
         return None;
     }
-    let is_type =
-        (0..4).any(
-            |_| match memory.word(kind.wrapping_add(offset_of!(ffi::PyObject, ob_type))) {
-                Some(metatype) => {
-                    kind = metatype;
-                    metatype == (&raw const ffi::PyType_Type).addr()
-                }
-                None => false,
-            },
-        );
+    let of = |object: usize| memory.word(object.wrapping_add(offset_of!(ffi::PyObject, ob_type)));
+    let mut kinds = std::iter::successors(of(address), |&kind| of(kind)).take(4);
+    let is_type = kinds.any(|kind| kind == (&raw const ffi::PyType_Type).addr());
     is_type.then_some(Kind {
         flags: memory.word(address + offset_of!(PyTypeObject, tp_flags))? as u64,
         size: memory.word(address + offset_of!(PyTypeObject, tp_basicsize))?,

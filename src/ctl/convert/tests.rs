@@ -80,15 +80,8 @@ fn names_that_look_like_parts_of_a_format_stay_names() {
         "", " ", "f 12", "f 1.5", "# f", "f;g 3", "</svg>", "\"&'", "--", "\u{0}", "_[j]", "12",
     ];
     for name in names {
-        let rows = json!([
-            row(
-                name,
-                5,
-                1,
-                &[call(name, name, -3), call(name, name, i64::MAX)]
-            ),
-            row("obj", 7, 1, &[]),
-        ]);
+        let calls = [call(name, name, -3), call(name, name, i64::MAX)];
+        let rows = json!([row(name, 5, 1, &calls), row("obj", 7, 1, &[])]);
         let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "live": rows}))).unwrap();
         convert_all(&stacks);
         let picture = convert(&stacks, Format::Svg, View::Live).unwrap();

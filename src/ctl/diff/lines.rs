@@ -45,7 +45,6 @@ pub struct LineChanges<'a> {
 }
 
 impl<'a> LineChanges<'a> {
-    /// Compares the lines of A and B.
     pub fn new(a: &'a Stacks, b: &'a Stacks, view: View) -> Self {
         let interval = interval_of(a, b);
         let (a, b) = (Side::new(a, view), Side::new(b, view));

@@ -26,10 +26,8 @@ pub fn section(report: &Report) -> Markup {
     let bar = |account: &Account, class: &str| {
         figures::bar(class, [account.peak_bytes, account.live_bytes], most)
     };
-    let mut finalized = accounts
-        .values()
-        .map(|account| account.finalized_live_bytes);
-    let has_finalized = finalized.any(|bytes| bytes.is_some());
+    let mut all = accounts.values();
+    let has_finalized = all.any(|account| account.finalized_live_bytes.is_some());
     let cap = |scope: &str| match report.caps.of(scope) {
         Some(cap) => bytes(cap),
         None => html! { span.unknown { "none" } },

@@ -54,9 +54,8 @@ fn parts(balance: &Balance) -> Vec<(String, &'static str, i64, f64)> {
 pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
     let resident = balance.resident_bytes;
     let parts = parts(balance);
-    let sum = parts
-        .last()
-        .map_or(0.0, |(.., bytes, from)| from + *bytes as f64);
+    let last = parts.last();
+    let sum = last.map_or(0.0, |(.., bytes, from)| from + *bytes as f64);
     let table = html! {
         table #(id) {
             (head([&["part"], &["resident", "share"], &["what it is"]]))

@@ -119,11 +119,8 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
     let without_files = |sample| (filled(sample) - sample.files.unwrap_or(0) as f64).max(0.0);
     let in_memory: Vec<f64> = samples.iter().map(without_files).collect();
     let data = samples.iter().map(filled).fold(1024.0, f64::max);
-    let tops = || {
-        stacks
-            .iter()
-            .filter_map(|stack| stack.edges.last().copied())
-    };
+    let top_of = |stack: &Stack| stack.edges.last().copied();
+    let tops = || stacks.iter().filter_map(top_of);
     let top = tops().fold(0.0, f64::max);
     let outline = match tops().zip(&in_memory).any(|(top, filled)| top > *filled) {
         false => Outline::None,
@@ -131,9 +128,9 @@ pub fn draw(timeline: &Timeline, canvas: &Canvas, label: &str) -> Picture {
         true => Outline::TooHigh(top as i64),
     };
     let data = data.max(if outline == Outline::Drawn { top } else { 0.0 });
-    let (drawn, hidden): (Vec<_>, Vec<_>) = cap_lines(timeline, &stacks)
-        .into_iter()
-        .partition(|line| line.highest <= data * CAP_IN_SIGHT);
+    let caps = cap_lines(timeline, &stacks).into_iter();
+    let (drawn, hidden): (Vec<_>, Vec<_>) =
+        caps.partition(|line| line.highest <= data * CAP_IN_SIGHT);
     let most = drawn.iter().map(|line| line.highest).fold(data, f64::max);
     let plane = Plane::new(timeline.span(), most * 1.04, canvas);
     let svg = html! {

@@ -75,10 +75,8 @@ pub fn head([left, numbers, right]: Titles) -> Markup {
 
 /// A table in a box of its own, of the cells of its rows.
 pub fn table(label: &str, titles: Titles, rows: impl Iterator<Item = Markup>) -> Markup {
-    scroll(
-        label,
-        &html! { table { (head(titles)) tbody { @for row in rows { tr { (row) } } } } },
-    )
+    let table = html! { table { (head(titles)) tbody { @for row in rows { tr { (row) } } } } };
+    scroll(label, &table)
 }
 
 /// A bar: the peak, and in it what is live.

@@ -61,10 +61,9 @@ fn shown(fragmentation: Option<f64>) -> String {
 
 /// The histogram: a column a class, of its capacity, filled as far as it is live.
 fn histogram(classes: &[SizeClass], class: &str) -> Markup {
-    let most = classes
-        .iter()
-        .map(|class| class.capacity_bytes.max(class.live_bytes));
-    let most = most.max().unwrap_or(0).max(1) as f64;
+    let height = |class: &SizeClass| class.capacity_bytes.max(class.live_bytes);
+    let most = classes.iter().map(height).max();
+    let most = most.unwrap_or(0).max(1) as f64;
     let column = |index: usize, name: &str, bytes: i64| {
         let height = bytes.max(0) as f64 * HEIGHT / most;
         html! {

@@ -8,7 +8,6 @@ use super::timeline::{Event, Sample, Timeline};
 use crate::stacks::is_in_total;
 use maud::{Markup, html};
 
-/// Events that the table has at most.
 const MOST_EVENTS: usize = 500;
 /// Events that the table shows before it is opened.
 const FEW_EVENTS: usize = 8;

@@ -154,9 +154,8 @@ fn raw(json: &str) -> Result<Markup, String> {
 /// JSON as the page holds it: deflated (RFC 1950), in base 64. A report with thousands of stacks is a tenth as long so.
 fn packed(json: &str) -> Result<String, String> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    let bytes = encoder
-        .write_all(json.as_bytes())
-        .and_then(|()| encoder.finish());
+    let written = encoder.write_all(json.as_bytes());
+    let bytes = written.and_then(|()| encoder.finish());
     let bytes = bytes.map_err(|error| format!("cannot be deflated ({error})"))?;
     Ok(BASE64_STANDARD.encode(bytes))
 }

@@ -42,13 +42,11 @@ pub fn blocks(label: &str, blocks: &[BigBlock]) -> Markup {
 
 fn dossier(dossier: &Dossier) -> Markup {
     let total = text::sum(dossier.accounts.values().map(|held| held.live_bytes));
-    let asked = vec![
+    let cap = html! { (bytes(dossier.cap_bytes)) " (" (text::clean(&dossier.scope)) ")" };
+    let asked = [
         ("asked for", bytes(dossier.size_bytes)),
         ("live then", bytes(dossier.live_bytes)),
-        (
-            "cap",
-            html! { (bytes(dossier.cap_bytes)) " (" (text::clean(&dossier.scope)) ")" },
-        ),
+        ("cap", cap),
     ];
     let account = |(name, held): (&String, &Total)| {
         html! {

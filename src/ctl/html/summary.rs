@@ -124,10 +124,8 @@ pub fn details(report: &Report) -> Markup {
         ("free-threaded", flag(report.python.free_threaded)),
     ];
     if let Some(children) = &report.children {
-        rows.push((
-            "forks, not in these figures",
-            figures::count(children.forks),
-        ));
+        let forks = figures::count(children.forks);
+        rows.push(("forks, not in these figures", forks));
         let peak = match children.largest_peak_resident_bytes {
             Some(peak) => figures::bytes(peak),
             None => html! {

@@ -74,16 +74,15 @@ impl Timeline {
     pub fn of_text(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().enumerate();
         let head = lines.next().map(|(_, line)| line).unwrap_or_default();
-        let mut timeline = serde_json::from_str(head)
-            .ok()
-            .filter(|head: &Timeline| head.schema == SCHEMA)
-            .ok_or_else(|| {
-                format!("is not a timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
-            })?;
-        if timeline.accounts.len() > MOST_ACCOUNTS {
+        let timeline: Option<Timeline> = serde_json::from_str(head).ok();
+        let timeline = timeline.filter(|head| head.schema == SCHEMA);
+        let mut timeline = timeline.ok_or_else(|| {
+            format!("is not a timeline; expected a first line with \"timeline\":\"{SCHEMA}\"")
+        })?;
+        let accounts = timeline.accounts.len();
+        if accounts > MOST_ACCOUNTS {
             return Err(format!(
-                "names {} accounts; expected {MOST_ACCOUNTS} at most",
-                timeline.accounts.len()
+                "names {accounts} accounts; expected {MOST_ACCOUNTS} at most"
             ));
         }
         let last = text.lines().count() - 1;
@@ -141,9 +140,7 @@ impl Timeline {
     pub fn span(&self) -> (f64, f64) {
         let samples = self.samples.iter().map(|sample| sample.time);
         let times = samples.chain(self.events.iter().map(|event| event.time));
-        times.fold((0.0, 0.001), |(first, last), time| {
-            (first, f64::max(last, time))
-        })
+        (0.0, times.fold(0.001, f64::max))
     }
 
     /// Some of the samples, for a picture and a table of bounded size: of each of `stretches` equal parts of the time

@@ -15,7 +15,7 @@ pub fn is_enough(watched: &Watched) -> bool {
 
 pub fn text(watched: &Watched, verdict: &Verdict) -> String {
     let (process, looks) = (plain(&watched.process), watched.looks.len());
-    let (seconds, interval) = (watched.span.as_secs_f64(), Bytes(watched.last.interval()));
+    let (seconds, interval) = (watched.span.as_secs_f64(), Bytes(watched.last.interval));
     let mut text =
         format!("process {process}: {looks} looks in {seconds:.0} s, one sample in {interval}\n");
     if watched.has_ended {
@@ -87,7 +87,7 @@ pub fn json(watched: &Watched, verdict: &Verdict) -> String {
         "ended": watched.has_ended,
         "samples_ended": watched.are_over,
         "restarts": watched.restarts,
-        "interval_bytes": watched.last.interval(),
+        "interval_bytes": watched.last.interval,
         "is_enough": is_enough(watched),
         "found_from_bytes_an_hour": least_rate(watched),
         "rising": verdict.rising.iter().map(row).collect::<Vec<_>>(),

@@ -70,7 +70,7 @@ pub struct Verdict<'a> {
 }
 
 pub fn judge(watched: &Watched) -> Verdict<'_> {
-    let interval = watched.last.interval();
+    let interval = watched.last.interval;
     let mut rising = Vec::new();
     let mut largest_other = None::<Rising>;
     for line in lines(watched) {
@@ -106,7 +106,7 @@ pub fn judge(watched: &Watched) -> Verdict<'_> {
 /// The least bytes an hour of a leak that is found in 4 of 5 cases, of a line that does nothing else: 40 intervals in the
 /// time that the process was watched.
 pub fn least_rate(watched: &Watched) -> i64 {
-    an_hour(40 * watched.last.interval().max(1) as i64, watched.span)
+    an_hour(40 * watched.last.interval.max(1) as i64, watched.span)
 }
 
 pub fn an_hour(bytes: i64, span: Duration) -> i64 {
@@ -262,13 +262,10 @@ mod tests {
         }
         looks.push(look(&samples));
         Watched {
-            process: String::new(),
             last: samples,
             looks,
             span: Duration::from_secs(60),
-            has_ended: false,
-            are_over: false,
-            restarts: 0,
+            ..Watched::default()
         }
     }
 

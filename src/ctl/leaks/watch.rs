@@ -12,6 +12,7 @@ use std::{path::Path, thread::sleep};
 /// How often the samples are read.
 pub const LOOKS: u32 = 64;
 
+#[derive(Default)]
 pub struct Watched {
     pub process: String,
     /// The samples at the last moment: their sites are in the order of `looks`.
@@ -70,16 +71,13 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
         samples.look_at_clock(clock::monotonic());
         Some(samples)
     };
-    let last = samples_now().filter(|samples| !samples.is_over());
+    let last = samples_now().filter(|samples| !samples.is_over);
     let last = last.ok_or_else(no_samples)?;
     let mut watched = Watched {
         process: format!("{name} ({})", record.header().command()),
         looks: vec![look(&last)],
         last,
-        span: Duration::ZERO,
-        has_ended: false,
-        are_over: false,
-        restarts: 0,
+        ..Watched::default()
     };
     let mut first = start;
     for number in 1..LOOKS {
@@ -95,7 +93,7 @@ pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure
             samples = samples_now();
         }
         let samples = match (samples, alive(path)) {
-            (Some(samples), Some(_)) if samples.is_over() => {
+            (Some(samples), Some(_)) if samples.is_over => {
                 watched.are_over = true;
                 break;
             }

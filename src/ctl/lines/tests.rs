@@ -14,16 +14,9 @@ fn row(account: &str, bytes: i64, error: i64, stack: &[Value]) -> Value {
 /// A report of an interval of 100 bytes with the peak's rows, and 1,000 bytes of `obj` that it does not list.
 fn mixed() -> Stacks {
     let module = call("<module>", "/job.py", 9);
-    let pandas = [
-        call("read", PANDAS, 7),
-        call("load", "/job.py", 3),
-        module.clone(),
-    ];
-    let decoder = [
-        call("decode", DECODER, 5),
-        call("load", "/job.py", 3),
-        module.clone(),
-    ];
+    let load = call("load", "/job.py", 3);
+    let pandas = [call("read", PANDAS, 7), load.clone(), module.clone()];
+    let decoder = [call("decode", DECODER, 5), load, module.clone()];
     let own = [call("keep", "/job.py", 4), module];
     let library = [call("import", "<frozen importlib>", 1)];
     let sum = |bytes: i64, error: i64| json!({"bytes": bytes, "blocks": 9, "error_bytes": error, "stacks": 9});

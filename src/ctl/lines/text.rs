@@ -80,21 +80,14 @@ fn write_calls(text: &mut String, table: &Table, row: &Row) {
     for call in calls.by_ref().take(CALLS) {
         let _ = writeln!(text, "{:>11}  {}", "", Subject::of_call(call));
     }
-    match calls.count() {
-        0 => {}
-        more => {
-            let _ = writeln!(text, "{:>11}  {more} more", "");
-        }
+    let more = calls.count();
+    if more > 0 {
+        let _ = writeln!(text, "{:>11}  {more} more", "");
     }
 }
 
 fn facts(table: &Table) -> String {
-    let Table {
-        stacks,
-        total,
-        left_out,
-        ..
-    } = table;
+    let (stacks, total, left_out) = (table.stacks, table.total, table.left_out);
     let how = match stacks.interval {
         ..=1 => "every allocation was sampled".to_owned(),
         interval => format!("one sample in {}", shown(interval)),
@@ -102,7 +95,7 @@ fn facts(table: &Table) -> String {
     let rest = match left_out {
         0 => "the rows have all bytes".to_owned(),
         _ => {
-            let (part, all) = (shown(*left_out), shown(*total));
+            let (part, all) = (shown(left_out), shown(total));
             format!("the stacks that the report leaves out have {part} of {all}")
         }
     };

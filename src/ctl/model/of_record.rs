@@ -51,7 +51,7 @@ impl Report {
             caps: Caps {
                 scopes: caps.collect(),
                 dossier: None,
-                told_refusals: Some(whole(header.refusals())),
+                told_refusals: Some(whole(header.refusals.load(Relaxed))),
                 last_refusal: header.refusal().map(|(_, text)| text),
             },
             // The accounts and the total.

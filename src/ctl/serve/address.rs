@@ -12,7 +12,8 @@ const HOST: &str = "127.0.0.1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    host: String,
+    /// The host's name or address.
+    pub host: String,
     port: u16,
 }
 
@@ -65,11 +66,6 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The host's name or address.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
     pub fn listen(&self) -> Result<TcpListener, Failure> {
         TcpListener::bind((self.host.as_str(), self.port)).map_err(|error| {
             Failure(match error.kind() {

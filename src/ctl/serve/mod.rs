@@ -52,7 +52,7 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
              memory and the sampled lines of this user's scripts"
         );
     }
-    let names = Names::new(options.listen.host(), own.ip(), &options.allow_host);
+    let names = Names::new(&options.listen.host, own.ip(), &options.allow_host);
     let workers = hosts::Workers::default();
     end_on_signals().map_err(|error| Failure(format!("signals cannot be handled ({error})")))?;
     print(&format!("serving http://{own}/metrics\n"))?;

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn status(bytes: &[u8]) -> &'static str {
-        Request::parse(bytes).unwrap_err().status()
+        Request::parse(bytes).unwrap_err().status
     }
 
     #[test]

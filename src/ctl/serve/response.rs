@@ -3,7 +3,7 @@
 /// The response. The connection ends after it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
-    status: &'static str,
+    pub status: &'static str,
     content_type: &'static str,
     /// Further header lines, or nothing.
     headers: String,
@@ -69,11 +69,6 @@ impl Response {
     /// There is no profile; `text` says why, and `go tool pprof` shows it, by the header of Go's own servers.
     pub fn no_profile(status: &'static str, text: &str) -> Self {
         Response::of_text(status, "X-Go-Pprof: 1\r\n", text)
-    }
-
-    #[cfg(test)]
-    pub fn status(&self) -> &'static str {
-        self.status
     }
 
     /// The bytes to send; the body's length alone if the request is one of `HEAD`.

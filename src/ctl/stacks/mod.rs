@@ -304,7 +304,6 @@ impl Gathering {
         frames
     }
 
-    /// Adds an amount to a site.
     fn add(&mut self, site: usize, amount: Amount, view: View) -> Result<(), String> {
         let total = self.totals[view as usize].plus(amount.magnitude());
         let total = total.ok_or_else(|| format!("has too large a sum in lines.{}", view.name()))?;
@@ -377,10 +376,9 @@ impl Listed {
             View::Grown => bytes.unsigned_abs() > rounding as u64,
             _ => bytes > rounding,
         };
-        let blocks = if bytes < 0 {
-            blocks.min(0)
-        } else {
-            blocks.max(0)
+        let blocks = match bytes < 0 {
+            true => blocks.min(0),
+            false => blocks.max(0),
         };
         let square = (sum.square - self.amount.square).max(0.0);
         is_left_out.then(|| Amount::new(bytes, blocks, square))

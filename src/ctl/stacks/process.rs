@@ -56,7 +56,7 @@ impl Stacks {
             command: named(command),
             started: None,
             seconds: None,
-            interval: whole(samples.interval()),
+            interval: whole(samples.interval),
             samples: whole(taken),
             dropped: whole(dropped),
             frames,
@@ -102,7 +102,7 @@ impl Stacks {
 /// The amount of a view; nothing if it is not above zero, as in a report.
 fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
     let sum = samples.sum(site, view.of_samples());
-    let interval = samples.interval();
+    let interval = samples.interval;
     let square = error::square(sum.error_bytes(interval), whole(interval));
     match sum.bytes() {
         bytes @ 1.. => Amount::new(bytes, sum.blocks(), square),

@@ -29,17 +29,14 @@ impl End {
         let Some(status) = status else {
             return End::Hang;
         };
+        let says = |words: &str| errors.contains(words);
+        let is_fatal = says("Fatal Python error: ") && !says("Fatal Python error: Aborted");
         match (status.code(), status.signal()) {
             (Some(status), _) if has_leak(errors) => End::Leak(status),
             (Some(0), _) => End::Status(0),
             (Some(status), _) if ends_with_memory_error(errors) => End::MemoryError(status),
             (Some(status), _) => End::Status(status),
-            (None, Some(libc::SIGABRT))
-                if errors.contains("Fatal Python error: ")
-                    && !errors.contains("Fatal Python error: Aborted") =>
-            {
-                End::Fatal
-            }
+            (None, Some(libc::SIGABRT)) if is_fatal => End::Fatal,
             (None, signal) => End::Signal(signal.unwrap_or_default()),
         }
     }

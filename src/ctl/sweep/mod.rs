@@ -219,10 +219,9 @@ impl<'a> Sweep<'a> {
 
     /// Reports that no run was made, and why.
     fn nothing(&mut self, status: u8, reason: &str) -> Result<u8, Failure> {
-        let status = self.write_cases(status);
+        let (status, subject) = (self.write_cases(status), &self.subject);
         print(&format!(
-            "pyhostctl: sweep of {}: nothing was tested: {reason}\n",
-            self.subject
+            "pyhostctl: sweep of {subject}: nothing was tested: {reason}\n"
         ))?;
         Ok(status)
     }
@@ -310,10 +309,8 @@ impl order::Sweep for Sweep<'_> {
 
 /// Whether the host has refused an option, a variable or a rule: then its standard error is one line of its own.
 fn is_refused(run: &Run) -> bool {
-    let [line] = run.errors.as_slice() else {
-        return false;
-    };
-    run.end == End::Status(2) && line.starts_with("pyhost: ")
+    let is_a_line = matches!(&run.errors[..], [line] if line.starts_with("pyhost: "));
+    run.end == End::Status(2) && is_a_line
 }
 
 /// A run that is a finding: the failure and the end of standard error.

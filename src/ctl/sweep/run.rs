@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use std::{fs::File, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 use tempfile::TempDir;
 
 /// How long a run that hangs may take to print where it is, and one that a signal ends to end.
@@ -117,11 +117,7 @@ impl<'a> Runner<'a> {
     fn run_in(&self, rules: &str, report: Option<&Path>) -> io::Result<Option<Run>> {
         let folder = tempfile::tempdir_in(self.folder.path())?;
         let log = folder.path().join("log");
-        let mut errors = File::options()
-            .create_new(true)
-            .read(true)
-            .write(true)
-            .open(folder.path().join("stderr"))?;
+        let mut errors = tempfile::tempfile_in(folder.path())?;
         let mut command = Command::new(self.host);
         command
             .env("PYHOST_FAIL", failing(rules, &log))
@@ -153,15 +149,12 @@ impl<'a> Runner<'a> {
         errors.read_to_end(&mut bytes)?;
         let errors = String::from_utf8_lossy(&bytes);
         let log = std::fs::read(&log).unwrap_or_default();
-        let injected = String::from_utf8_lossy(&log)
-            .lines()
-            .filter_map(|line| line.strip_prefix(&own))
-            .map(str::to_owned)
-            .collect();
+        let log = String::from_utf8_lossy(&log);
+        let injected = log.lines().filter_map(|line| line.strip_prefix(&own));
         let left_out = errors.lines().count().saturating_sub(KEPT_LINES);
         Ok(Some(Run {
             end: End::of(status, &errors),
-            injected,
+            injected: injected.map(str::to_owned).collect(),
             errors: errors.lines().skip(left_out).map(str::to_owned).collect(),
             errors_left_out: left_out,
             seconds,

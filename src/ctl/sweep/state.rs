@@ -94,14 +94,10 @@ impl State {
         };
         let command = self.command.take();
         let begun = command.map_or(Ok(()), |command| write_line(file, &command));
-        begun
-            .and_then(|()| write_line(file, &Line { n: number, run }))
-            .map_err(|error| {
-                Failure(format!(
-                    "--resume: '{}' cannot be written ({error})",
-                    path.display()
-                ))
-            })
+        let written = begun.and_then(|()| write_line(file, &Line { n: number, run }));
+        let path = path.display();
+        let failed = |error| format!("--resume: '{path}' cannot be written ({error})");
+        written.map_err(|error| Failure(failed(error)))
     }
 }
 
@@ -142,14 +138,10 @@ fn read(bytes: &[u8], command: &Value) -> Result<HashMap<u64, Run>, String> {
             ));
         }
     }
-    let runs = lines.enumerate().map(|(index, line)| {
+    let runs = lines.zip(2..).map(|(line, number)| {
         let line: Result<Line<Run>, _> = serde_json::from_slice(line);
-        line.map(|line| (line.n, line.run)).map_err(|error| {
-            format!(
-                "is damaged in line {}: {error}; expected a new file",
-                index + 2
-            )
-        })
+        let line = line.map(|line| (line.n, line.run));
+        line.map_err(|error| format!("is damaged in line {number}: {error}; expected a new file"))
     });
     runs.collect()
 }

@@ -29,8 +29,10 @@ pub struct Commits {
     unused_bytes: u64,
     limit: u64,
     committed: u64,
-    kept: u64,
-    whole_blocks: bool,
+    /// Bytes below the limit that the commits which follow do not get.
+    pub kept: u64,
+    /// Whether whole blocks are counted.
+    pub whole_blocks: bool,
 }
 
 /// The slices that a commit added.
@@ -89,19 +91,9 @@ impl Commits {
         }
     }
 
-    /// Keeps so many bytes below the limit from the commits that follow.
-    pub fn keep(&mut self, bytes: u64) {
-        self.kept = bytes;
-    }
-
     /// Whether so many bytes may be committed more.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.committed().saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
-    }
-
-    /// Whether whole blocks are counted.
-    pub fn counts_blocks(&self) -> bool {
-        self.whole_blocks
     }
 
     /// How many slices there are.
@@ -273,10 +265,8 @@ mod tests {
         assert_eq!(widened, [(0, 32)]);
         assert_eq!(commits.committed(), BLOCK as u64);
         assert_eq!(commits.commit(20..30, false, |_| true).unwrap().bytes, 0);
-        assert_eq!(
-            commits.commit(30..33, false, |_| true).unwrap().bytes,
-            BLOCK as u64
-        );
+        let added = commits.commit(30..33, false, |_| true).unwrap();
+        assert_eq!(added.bytes, BLOCK as u64);
         assert!(commits.commit(64..65, false, |_| true).is_none());
         let mut gone = Vec::new();
         let mut forget = |run: Range<usize>| {
@@ -296,7 +286,7 @@ mod tests {
         commits.commit(40..41, false, |_| true).unwrap();
         assert!(!commits.count_blocks(|_| true));
         assert_eq!(commits.committed(), 2 * ONE);
-        assert!(!commits.counts_blocks());
+        assert!(!commits.whole_blocks);
     }
 
     /// The system refuses some of them.

@@ -283,7 +283,7 @@ fn keep_room() -> Option<Promise> {
     let commits = guard.as_ref()?;
     let mut promises = promises();
     promises.settle();
-    let need = match commits.counts_blocks() {
+    let need = match commits.whole_blocks {
         true => 2 * BLOCK as u64,
         false => for_threads(commits, THREAD_NEED),
     };
@@ -373,7 +373,7 @@ fn forget(slices: Range<usize>) -> bool {
 /// are used again without [`on_commit`].
 fn counts_parts(commits: &Commits) -> bool {
     !STATE.locked.load(Relaxed)
-        && !commits.counts_blocks()
+        && !commits.whole_blocks
         && ffi::mi_option_get(ffi::PYHOST_PURGE_DELAY) == 0
 }
 
@@ -420,7 +420,7 @@ fn note(slice: usize, unused: u8) -> bool {
         return true;
     };
     let others = promises().of_others();
-    commits.keep(for_threads(commits, others));
+    commits.kept = for_threads(commits, others);
     let fits = commits.set_unused(slice, unused);
     publish(commits);
     if !fits {
@@ -446,12 +446,12 @@ fn commit(slices: Range<usize>, settles: bool) -> Option<bool> {
     let mut guard = locked();
     let commits = guard.as_mut()?;
     let mut promises = promises();
-    commits.keep(for_threads(commits, promises.of_others()));
+    commits.kept = for_threads(commits, promises.of_others());
     let settles = settles && slices.len() == 1 && counts_parts(commits);
     let added = commits.commit(slices, settles, grant);
     promises.use_up(added.map_or(0, |added| added.bytes));
     drop(promises);
-    let whole = commits.counts_blocks();
+    let whole = commits.whole_blocks;
     publish(commits);
     drop(guard);
     if added.is_none() {

@@ -89,12 +89,8 @@ pub fn number(name: &[u8]) -> FileNumber {
         if state == hash && is_name(entry, name) {
             return index as FileNumber;
         }
-        if state == FREE
-            && entry
-                .state
-                .compare_exchange(FREE, TAKEN, Acquire, Relaxed)
-                .is_ok()
-        {
+        let take = || (entry.state).compare_exchange(FREE, TAKEN, Acquire, Relaxed);
+        if state == FREE && take().is_ok() {
             for (to, &from) in entry.name.iter().zip(name) {
                 to.store(from, Relaxed);
             }

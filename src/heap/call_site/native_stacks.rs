@@ -80,10 +80,8 @@ pub fn of_caller() -> CallsNumber {
 
 /// The calls of a stack, innermost first.
 pub fn addresses(number: CallsNumber) -> impl Iterator<Item = usize> {
-    TABLE
-        .get()
-        .into_iter()
-        .flat_map(move |table| table.calls(number))
+    let table = TABLE.get().into_iter();
+    table.flat_map(move |table| table.calls(number))
 }
 
 /// A hash of 64 bits, never 0 in its upper half.
@@ -100,15 +98,11 @@ impl Table {
     fn calls(&self, number: CallsNumber) -> impl Iterator<Item = usize> {
         let start = number as usize;
         // The first word is always 0.
-        let count = self
-            .words
-            .get(start)
-            .map_or(0, |count| count.load(Acquire) as usize);
+        let count = self.words.get(start);
+        let count = count.map_or(0, |count| count.load(Acquire) as usize);
         let calls = self.words.get(start + 1..start + 1 + count);
-        calls
-            .unwrap_or_default()
-            .iter()
-            .map(|word| word.load(Relaxed) as usize)
+        let calls = calls.unwrap_or_default().iter();
+        calls.map(|word| word.load(Relaxed) as usize)
     }
 
     fn number(&self, calls: &[usize]) -> CallsNumber {

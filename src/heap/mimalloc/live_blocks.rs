@@ -48,14 +48,8 @@ pub struct LiveBlock<'a> {
     pub size: usize,
     /// Whether it is live beyond doubt: its page's lists are whole.
     pub is_sure: bool,
-    page: &'a Page,
-}
-
-impl<'a> LiveBlock<'a> {
     /// Its page.
-    pub(crate) fn page(&self) -> &'a Page {
-        self.page
-    }
+    pub(crate) page: &'a Page,
 }
 
 /// Calls `visitor` for each live block of `heap`, null for the main one, and `broken` with the size of the blocks of

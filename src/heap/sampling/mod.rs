@@ -97,7 +97,7 @@ pub fn start(interval: u64, seed: Option<u64>) -> bool {
     }
     let mut samples = Samples::new(interval, Account::Mapped as u8);
     samples.begin_at(clock::monotonic_coarse());
-    samples.set_generation(next_generation().into());
+    samples.generation = next_generation().into();
     if let Some(renew) = STATE.renew.get() {
         samples.publish_by(*renew);
     }
@@ -522,7 +522,7 @@ pub(crate) fn take(
         let Recorder { samples, names, .. } = recorder;
         let of_line = samples.as_mut().zip(weight).map(|(samples, weight)| {
             let moment = clock::monotonic_coarse();
-            let thread = names.number(&state().named, samples, samples.time().tick(moment));
+            let thread = names.number(&state().named, samples, samples.time.tick(moment));
             let allocation = Allocation {
                 address: block.addr(),
                 account: account as u8,
@@ -559,8 +559,8 @@ impl Recorder {
     /// The weight of a sample of the lines. None if it is one of units alone: of those that are drawn by their interval, lines take so many
     /// as their own would have given.
     fn weight_of_line(&mut self, bytes: usize, counted: usize, drawn: Weight) -> Option<Weight> {
-        let samples = self.samples.as_ref().filter(|samples| !samples.is_over())?;
-        let weight = Weight::new(bytes, counted, samples.interval());
+        let samples = self.samples.as_ref().filter(|samples| !samples.is_over)?;
+        let weight = Weight::new(bytes, counted, samples.interval);
         // The blocks of a weight are one over the probability.
         let share = drawn.blocks / weight.blocks;
         self.chance.happens(share).then_some(weight)

@@ -176,17 +176,11 @@ pub fn resized(
             let growth = if is_due { growth } else { 0 };
             put_back_grown(block, taken, share, growth, &inside);
         }
-        None if is_due
-            && take(
-                account,
-                block,
-                growth,
-                growth,
-                units::current(account),
-                &inside,
-            ) == Added::New =>
-        {
-            elsewhere(block).fetch_add(1, Relaxed);
+        None if is_due => {
+            let unit = units::current(account);
+            if take(account, block, growth, growth, unit, &inside) == Added::New {
+                elsewhere(block).fetch_add(1, Relaxed);
+            }
         }
         None => {}
     }

@@ -205,10 +205,7 @@ unsafe extern "C" fn on_commit(
             return true;
         }
         libc::madvise(start, bytes, libc::MADV_DONTNEED);
-        is_long
-            && system_call(
-                libc::SYS_mprotect,
-                [start.addr(), bytes, libc::PROT_NONE as usize],
-            ) == 0
+        let none = libc::PROT_NONE as usize;
+        is_long && system_call(libc::SYS_mprotect, [start.addr(), bytes, none]) == 0
     }
 }

@@ -205,12 +205,11 @@ impl Wait {
     /// thread is at work, and will need them.
     #[cold]
     pub fn is_long(self) {
-        if STATE.debt.load(Relaxed) != self.debt || LEDGER.bound(Scope::Total) != self.bound {
-            return;
+        if STATE.debt.load(Relaxed) == self.debt && LEDGER.bound(Scope::Total) == self.bound {
+            let _inside = gate::enter(state().slot(), thread_id());
+            STATE.has_empty.store(false, Relaxed);
+            ffi::pyhost_purge(usize::MAX);
         }
-        let _inside = gate::enter(state().slot(), thread_id());
-        STATE.has_empty.store(false, Relaxed);
-        ffi::pyhost_purge(usize::MAX);
     }
 }
 
@@ -253,11 +252,10 @@ fn reserve_huge_pages() {
     /// mimalloc's arenas begin on such a multiple (`MI_ARENA_SLICE_ALIGN`), huge pages on one of 2 MiB.
     const ALIGNMENT: usize = 1 << 21;
     let wish = leak_check_addresses::wish(SIZE + ALIGNMENT).unwrap_or(0);
-    let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) else {
-        return;
-    };
-    let start = memory.start().as_ptr();
-    let first = start.wrapping_add(start.align_offset(ALIGNMENT));
-    advise_huge_pages(first, SIZE, true);
-    ffi::manage(memory, ALIGNMENT, SIZE);
+    if let Some(memory) = Mapping::reserve_at(wish, SIZE + ALIGNMENT, true) {
+        let start = memory.start().as_ptr();
+        let first = start.wrapping_add(start.align_offset(ALIGNMENT));
+        advise_huge_pages(first, SIZE, true);
+        ffi::manage(memory, ALIGNMENT, SIZE);
+    }
 }

@@ -83,13 +83,8 @@ unsafe extern "C" fn __wrap_mremap(
     flags: c_int,
     target: *mut c_void,
 ) -> *mut c_void {
-    let arguments = [
-        start.addr(),
-        old,
-        new,
-        flags as usize,
-        target.expose_provenance(),
-    ];
+    let target = target.expose_provenance();
+    let arguments = [start.addr(), old, new, flags as usize, target];
     // SAFETY: the caller's duties.
     with_exposed_provenance_mut(unsafe { system_call(libc::SYS_mremap, arguments) } as usize)
 }

@@ -39,7 +39,7 @@ pub fn lead() -> usize {
 
 /// Chooses the bound. Before the first block.
 pub fn set_limit(limit: PoolLimit) {
-    locked(|pool| pool.set_limit(limit));
+    locked(|pool| pool.limit = limit);
 }
 
 /// Bytes to ask of the heap for `size` bytes of data.

@@ -37,7 +37,7 @@ pub fn reserve(initial: usize, maximum: usize) -> bool {
     let reserved = region.is_some();
     if let Some(region) = &mut region {
         if retention::delay() == 0 {
-            region.give_back_at_once();
+            region.gives_back_at_once = true;
         }
         REGION.next_look.store(0, Relaxed);
         let (start, size) = region.memory();

@@ -97,10 +97,9 @@ fn write_calls(out: &mut impl Write, how: &str, calls: impl Iterator<Item = usiz
         if !place.build_id().is_empty() {
             out.write_str(", build id ")?;
         }
-        place
-            .build_id()
-            .iter()
-            .try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        for byte in place.build_id() {
+            write!(out, "{byte:02x}")?;
+        }
         out.write_str(")\n")?;
     }
     Ok(())

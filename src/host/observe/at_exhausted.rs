@@ -88,9 +88,7 @@ fn started(
         let process = pyhostctl_process::start(SHELL, &words, &command.environment, streams, 0);
         let _ = file::write(&answers, &process.unwrap_or(-Errno::last().0).to_ne_bytes());
     });
-    let Some(copy) = copy else {
-        return Err(Errno::last());
-    };
+    let copy = copy.ok_or_else(Errno::last)?;
     drop(answers);
     let mut process = [0; 4];
     let length = file::read(&answer, &mut process)?;

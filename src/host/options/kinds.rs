@@ -63,12 +63,10 @@ impl<K: Kind> Kind for List<K> {
 
 /// The reason why a value is wrong.
 fn bad_value(text: &OsStr, expected: &str) -> String {
+    let text = text.to_string_lossy();
     match text.is_empty() {
         true => format!("expected a value, {expected}"),
-        false => format!(
-            "bad value '{}'; expected {expected}",
-            text.to_string_lossy()
-        ),
+        false => format!("bad value '{text}'; expected {expected}"),
     }
 }
 
@@ -150,10 +148,9 @@ impl<T: FromStr + Display> Kind for Number<T> {
     type Value = T;
 
     fn read(text: &OsStr) -> Result<T, String> {
-        let of_a_byte = if size_of::<T>() == 1 {
-            " from 0 to 255"
-        } else {
-            ""
+        let of_a_byte = match size_of::<T>() {
+            1 => " from 0 to 255",
+            _ => "",
         };
         let parsed = text.to_string_lossy().parse();
         parsed.map_err(|_| bad_value(text, &format!("a number{of_a_byte}")))

@@ -156,11 +156,8 @@ mod tests {
             ("--allocator", 1),
         ] {
             let found = host_options(words.split_ascii_whitespace().map(str::as_bytes));
-            assert_eq!(
-                found.map(|found| found.words).sum::<usize>(),
-                count,
-                "{words}"
-            );
+            let found: usize = found.map(|found| found.words).sum();
+            assert_eq!(found, count, "{words}");
         }
     }
 }

@@ -421,7 +421,6 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../../../docs/options.md");
 
-    /// The rows of the table below a line of the document.
     fn rows_below(line: &str) -> Vec<&'static str> {
         let (_, rest) = DOCUMENT.split_once(line).unwrap();
         let rows = rest.lines().skip_while(|line| !line.starts_with("|---"));
@@ -450,13 +449,8 @@ mod tests {
                     .any(|word| word == row.option)
             };
             let line = lines.iter().find(name).unwrap();
-            for part in &row.parts[1..] {
-                assert!(
-                    line.contains(part.key),
-                    "{} {}: {line}",
-                    row.option,
-                    part.key
-                );
+            for Part { key, .. } in &row.parts[1..] {
+                assert!(line.contains(key), "{} {key}: {line}", row.option);
             }
         }
     }
@@ -474,18 +468,11 @@ mod tests {
             let name = row.option.trim_start_matches("--").replace('-', "_");
             let variable = format!("PYHOST_{}", name.to_uppercase());
             assert!(row.variable == variable || row.variable.is_empty());
-            assert!(
-                row.help.lines().all(|line| line.len() <= 70),
-                "{}",
-                row.help
-            );
-            assert!(row.help.lines().next().unwrap().len() <= 51, "{}", row.help);
-            for part in &row.parts[1..] {
-                assert!(
-                    row.help.contains(&format!("\n  {}", part.key)),
-                    "{}",
-                    part.key
-                );
+            let help = row.help;
+            assert!(help.lines().all(|line| line.len() <= 70), "{help}");
+            assert!(help.lines().next().unwrap().len() <= 51, "{help}");
+            for Part { key, .. } in &row.parts[1..] {
+                assert!(help.contains(&format!("\n  {key}")), "{key}");
             }
         }
     }

@@ -53,9 +53,7 @@ pub fn check<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<()> {
     }
     for found in host_options(words) {
         let name = String::from_utf8_lossy(found.name);
-        let Some(row) = row_of(found.name) else {
-            return Err(Error::option(unknown(&name)));
-        };
+        let row = row_of(found.name).ok_or_else(|| Error::option(unknown(&name)))?;
         let refuse = |reason: &str| Err(Error::option(format!("{name}: {reason}")));
         match (row.form, found.value) {
             (Form::Alone, Some(_)) => return refuse("takes no value"),

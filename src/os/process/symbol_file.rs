@@ -28,10 +28,8 @@ pub fn function_ending_in(path: &Path, ending: &[u8]) -> Result<Option<u64>> {
         if length == 0 {
             break;
         }
-        if text
-            .strip_suffix(b"\0")
-            .is_some_and(|it| it.ends_with(ending))
-        {
+        let name = text.strip_suffix(b"\0");
+        if name.is_some_and(|it| it.ends_with(ending)) {
             names.push(start..start + length - ending.len() as u64);
         }
         start += length;

@@ -72,10 +72,8 @@ fn is_log(beginning: &[u8]) -> bool {
 fn is_profile(beginning: &[u8]) -> bool {
     const HEADER: usize = 10;
     const COMMENT: u8 = 1 << 4;
-    beginning.starts_with(&[0x1f, 0x8b, 8, COMMENT])
-        && beginning
-            .get(HEADER..)
-            .is_some_and(|rest| rest.starts_with(b"pyhostctl "))
+    let rest = beginning.get(HEADER..).unwrap_or_default();
+    beginning.starts_with(&[0x1f, 0x8b, 8, COMMENT]) && rest.starts_with(b"pyhostctl ")
 }
 
 /// Stacks of `pyhostctl convert --to collapsed`: an account, then a call with its place, or words for none.

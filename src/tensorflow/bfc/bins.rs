@@ -38,15 +38,11 @@ enum Place {
 #[derive(Default)]
 pub struct FreeChunks {
     pub(super) root: Handle,
-    chunks: u64,
+    /// How many there are.
+    pub chunks: u64,
 }
 
 impl FreeChunks {
-    /// The number of free chunks.
-    pub fn chunks(&self) -> u64 {
-        self.chunks
-    }
-
     /// The smallest free chunk of at least so many granules; of several, that of the lowest address.
     pub fn best_fit(&self, chunks: &Chunks, granules: u32) -> Option<Handle> {
         let (mut found, mut at) = (None, self.root);

@@ -128,13 +128,13 @@ impl Chunks {
 
     /// The addresses of the tables.
     pub fn tables(&self) -> [Range<usize>; 2] {
-        [self.entries.addresses(), self.starts.addresses()]
+        [self.entries.0.addresses(), self.starts.0.addresses()]
     }
 
     /// The chunk that starts at a granule of the region.
     #[inline]
     pub fn starting_at(&self, granule: usize) -> Option<Handle> {
-        if granule >= self.starts.length() {
+        if granule >= self.starts.0.len() {
             return None;
         }
         let handle = *self.starts.at(granule as u32);
@@ -185,23 +185,17 @@ impl Chunks {
     /// the longer one: else a small chunk in steady use would keep its neighbour's.
     pub fn join_next(&mut self, handle: Handle) {
         let next = self[handle].next;
-        let Chunk {
-            start,
-            granules,
-            next: after,
-            pages,
-            ..
-        } = self[next];
+        let lost = self[next];
         let own = &mut self[handle];
-        own.pages.are_dirty |= pages.are_dirty;
-        if granules > own.granules {
-            own.pages.are_idle = pages.are_idle;
+        own.pages.are_dirty |= lost.pages.are_dirty;
+        if lost.granules > own.granules {
+            own.pages.are_idle = lost.pages.are_idle;
         }
-        own.granules += granules;
-        self[handle].next = after;
-        self[after].previous = handle;
+        own.granules += lost.granules;
+        own.next = lost.next;
+        self[lost.next].previous = handle;
         // Else a stale pointer to the lost chunk would find the entry's next owner.
-        *self.starts.at_mut(start) = Handle::NONE;
+        *self.starts.at_mut(lost.start) = Handle::NONE;
         self.give_entry(next);
     }
 
@@ -225,7 +219,7 @@ impl Chunks {
             self.unused = self[handle].next;
             return Some(handle);
         }
-        if self.fresh as usize >= self.entries.length() {
+        if self.fresh as usize >= self.entries.0.len() {
             return None;
         }
         let handle = Handle(self.fresh);

@@ -59,7 +59,7 @@ pub struct Bfc {
     /// Bytes of free chunks in the tree that could be given back.
     dirty_bytes: u64,
     /// Whether the memory of a chunk goes back the moment that it is freed.
-    gives_back_at_once: bool,
+    pub gives_back_at_once: bool,
     /// Figures that are kept up to date because they cannot be read off the chunks in constant time; the others are 0.
     counts: Statistics,
 }
@@ -130,11 +130,6 @@ impl Bfc {
         Some(bytes)
     }
 
-    /// Has each chunk's memory given back the moment that it is freed.
-    pub fn give_back_at_once(&mut self) {
-        self.gives_back_at_once = true;
-    }
-
     /// Gives the memory of those free chunks back that were free at the previous call already, or of all with `all`;
     /// chunks of 64 KiB and more. Returns their bytes. The usable part stays as long as it is.
     pub fn give_back_idle(&mut self, all: bool) -> u64 {
@@ -198,11 +193,8 @@ impl Bfc {
 
     /// Start and length of the reserved address space.
     pub fn memory(&self) -> (*mut u8, usize) {
-        let start = self.region.pointer(0);
-        (
-            start.map_or(null_mut(), NonNull::as_ptr),
-            self.region.bytes(),
-        )
+        let start = self.region.pointer(0).map_or(null_mut(), NonNull::as_ptr);
+        (start, self.region.0.bytes())
     }
 
     /// The addresses of the allocator's own tables, which lie outside of the region.

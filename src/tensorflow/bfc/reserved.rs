@@ -5,7 +5,7 @@
 //! tables alike, and never asks any heap for memory. Nothing here panics or is locked in memory.
 
 use pyhost_os::mapping::{FromZeros, Mapped, Mapping, page_size};
-use std::{ops::Range, ptr::NonNull};
+use std::ptr::NonNull;
 
 /// From this length on, memory is zeroed by giving its pages back. For less, the faults on the
 /// new pages cost more than the stores. Less under Miri, which takes its time for each byte.
@@ -14,7 +14,7 @@ pub const LAZY_BYTES: usize = if cfg!(miri) { 16 << 10 } else { 1 << 20 };
 /// Zeroed memory for more than is used, unmapped when dropped.
 ///
 /// Readable and writable at once, rather than `PROT_NONE` and an mprotect(2) a growth: growth cannot fail half-way.
-pub struct Reservation(Mapping);
+pub struct Reservation(pub Mapping);
 
 impl Reservation {
     /// Reserves `bytes`, aligned to a page. None where the kernel refuses, as it does for 0.
@@ -27,15 +27,10 @@ impl Reservation {
         self.0.start().addr().get()
     }
 
-    /// Length in bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
     /// The place `offset` bytes from the start, or None beyond the end.
     pub fn pointer(&self, offset: usize) -> Option<NonNull<u8>> {
         let place = self.0.start().as_ptr().wrapping_add(offset);
-        NonNull::new(place).filter(|_| offset < self.bytes())
+        NonNull::new(place).filter(|_| offset < self.0.bytes())
     }
 
     /// Zeroes the bytes `from..to` of the reservation. A long run gives its whole pages back to
@@ -62,22 +57,12 @@ impl Reservation {
 }
 
 /// A table of a fixed length in a mapping of its own, zeroed at first.
-pub struct Table<T>(Mapped<T>);
+pub struct Table<T>(pub Mapped<T>);
 
 impl<T: FromZeros> Table<T> {
     /// Reserves a table of `length` entries, of at least one.
     pub fn reserve(length: usize) -> Option<Table<T>> {
         Mapped::reserve(length.max(1)).map(Table)
-    }
-
-    /// The addresses that it lies in.
-    pub fn addresses(&self) -> Range<usize> {
-        self.0.addresses()
-    }
-
-    /// The number of entries.
-    pub fn length(&self) -> usize {
-        self.0.len()
     }
 
     /// An entry; entry 0 in place of one that does not exist, since this must not panic.
@@ -96,6 +81,6 @@ impl<T: FromZeros> Table<T> {
     #[inline]
     fn place(&self, index: u32) -> usize {
         let index = index as usize;
-        if index < self.length() { index } else { 0 }
+        if index < self.0.len() { index } else { 0 }
     }
 }

@@ -103,7 +103,7 @@ impl Bfc {
             region_bytes: bytes(self.granules),
             reserved_bytes: bytes(self.maximum),
             free_bytes: bytes(self.granules).saturating_sub(self.counts.live_bytes),
-            free_chunks: self.free.chunks(),
+            free_chunks: self.free.chunks,
             largest_free_bytes: bytes(self.free.largest(&self.chunks)),
             ..self.counts
         }

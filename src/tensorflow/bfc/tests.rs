@@ -98,11 +98,8 @@ impl Bfc {
             assert_eq!(chunk.start, end, "a gap or an overlap");
             assert!(chunk.granules > 0);
             assert_eq!(chunk.previous, before);
-            assert_eq!(
-                self.chunks.starting_at(chunk.start as usize),
-                Some(at),
-                "the map does not know the chunk"
-            );
+            let known = self.chunks.starting_at(chunk.start as usize);
+            assert_eq!(known, Some(at), "the map does not know the chunk");
             assert_eq!(in_tree.contains(&at.0), chunk.is_free());
             if chunk.is_free() {
                 assert!(!before_is_free, "free neighbours were not merged");
@@ -580,7 +577,7 @@ fn memory_that_stays_free_goes_back_and_blocks_keep_theirs() {
     assert_eq!(resident(second), 0);
     assert!(holds(kept, 8 * MIB, 7));
     assert_eq!(bfc.give_back_idle(true), 0, "there is nothing left to give");
-    bfc.give_back_at_once();
+    bfc.gives_back_at_once = true;
     bfc.free(kept);
     assert_eq!(resident(kept), 0);
     bfc.check();

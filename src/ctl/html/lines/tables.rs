@@ -103,10 +103,7 @@ fn lines(count: usize) -> String {
 }
 
 pub fn changes(stacks: &Stacks, baseline: &Baseline, views: &[View], open: usize) -> Markup {
-    let Baseline {
-        summary,
-        stacks: before,
-    } = baseline;
+    let (summary, before) = (&baseline.summary, &baseline.stacks);
     let process = &summary.report.process;
     html! {
         p #baseline {

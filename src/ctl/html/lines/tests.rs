@@ -101,12 +101,8 @@ fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
     let mut mixed = sample_value();
     let peak = mixed["lines"]["at_peak"].as_array_mut().unwrap();
     let module = call("<module>", "/job.py", 9);
-    peak.push(row(
-        "mapped",
-        5000,
-        1,
-        &[call("load", "/job.py", 3), module.clone()],
-    ));
+    let load = [call("load", "/job.py", 3), module.clone()];
+    peak.push(row("mapped", 5000, 1, &load));
     peak.push(row("native", 70, 1, std::slice::from_ref(&module)));
     let resident = mixed["lines"]["at_resident_peak"].as_array_mut().unwrap();
     resident.push(row("mapped", 5000, 1, &[module]));
@@ -213,10 +209,8 @@ fn a_comparison_has_the_changes_that_diff_finds() {
     assert_eq!((new[0], new[3]), (0, 500));
     let page = page_of(&report, Some(&before)).unwrap();
     let title = "Lines that changed most: live at the report";
-    assert_has(
-        &page,
-        &[title, "+<data value=\"700\"", "+<data value=\"500\""],
-    );
+    let parts = [title, "+<data value=\"700\"", "+<data value=\"500\""];
+    assert_has(&page, &parts);
 }
 
 #[test]

@@ -72,7 +72,6 @@ struct Compared<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree of a report, and of its baseline if it has one.
     pub fn new(stacks: &'a Stacks, baseline: Option<&'a Baseline>) -> Self {
         let listings = |stacks| {
             let views = View::ALL.into_iter();

@@ -154,11 +154,11 @@ fn line(host: &FoundHost) -> String {
     };
     let (taken, _) = samples.counts();
     let mut line = format!("/hosts/{name}/debug/pprof/heap  {command}, ");
-    let ended = match samples.is_over() {
+    let ended = match samples.is_over {
         true => ", which have ended",
         false => "",
     };
-    let of = match samples.interval() {
+    let of = match samples.interval {
         ..=1 => "every allocation".to_owned(),
         interval => format!("one sample in {}", Bytes(interval)),
     };

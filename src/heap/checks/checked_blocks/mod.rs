@@ -31,8 +31,9 @@ use crate::threads::thread_state::{ThreadState, state, thread_id};
 use crate::{bounded_heap, known_theap_of, make_theap, sampling, system_memory::retention};
 use crate::{checks::guards, descriptor::notice, ledger::Account, mimalloc::pages::live_page};
 use record::{Record, State};
+use std::fmt::{Arguments, Display};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::{fmt::Display, ptr::null_mut, sync::atomic::AtomicBool};
+use std::{ptr::null_mut, sync::atomic::AtomicBool};
 
 /// Blocks of a greater alignment are served without pads: mimalloc finds the page of an address near its start alone.
 const MOST_ALIGNMENT: usize = 1 << 16;
@@ -186,10 +187,8 @@ unsafe fn live<'a>(
         refuse_inside(record, pointer, caller, function);
     }
     if let Some(damage) = record.damage(page.block_size) {
-        refuse_of(
-            record,
-            format_args!("{function}: {damage} {record}, overwritten"),
-        );
+        let what = format_args!("{function}: {damage} {record}, overwritten");
+        refuse_of(record, what);
     }
     (record, block)
 }
@@ -220,31 +219,29 @@ unsafe fn refuse_culprit(page: &Page, block: *mut u8, function: &str) {
 
 /// Ends the process with a line about a block, and the native calls behind it.
 #[cold]
-fn refuse_of(record: &Record, what: std::fmt::Arguments<'_>) -> ! {
+fn refuse_of(record: &Record, what: Arguments<'_>) -> ! {
     refuse_block(what, record.made(), record.freed())
+}
+
+fn refuse_pointer(record: &Record, pointer: *mut u8, function: &str, what: Arguments<'_>) -> ! {
+    refuse_of(
+        record,
+        format_args!("{function}: invalid pointer {pointer:p}: {what}"),
+    )
 }
 
 /// Ends the process for a pointer to or into a block that was freed before.
 #[cold]
 fn refuse_freed(record: &Record, pointer: *mut u8, function: &str) -> ! {
-    refuse_of(
-        record,
-        format_args!(
-            "{function}: invalid pointer {pointer:p}: {record}, freed before{}",
-            record.freed_at()
-        ),
-    );
+    let what = format_args!("{record}, freed before{}", record.freed_at());
+    refuse_pointer(record, pointer, function, what);
 }
 
 /// Ends the process for a block of another family.
 #[cold]
 fn refuse_family(record: &Record, pointer: *mut u8, function: &str) -> ! {
-    refuse_of(
-        record,
-        format_args!(
-            "{function}: invalid pointer {pointer:p}: {record}, made by a function of another family"
-        ),
-    );
+    let what = format_args!("{record}, made by a function of another family");
+    refuse_pointer(record, pointer, function, what);
 }
 
 /// Ends the process for a pointer into a live block.
@@ -257,10 +254,8 @@ fn refuse_inside(record: &Record, pointer: *mut u8, caller: Account, function: &
     }
     // The caller's own block begins behind the head of CPython's hooks.
     let offset = offset - if is_pythons { HOOK as isize } else { 0 };
-    refuse_of(
-        record,
-        format_args!("{function}: invalid pointer {pointer:p}: {offset} bytes into {record}"),
-    );
+    let what = format_args!("{offset} bytes into {record}");
+    refuse_pointer(record, pointer, function, what);
 }
 
 /// Frees a checked block, which the hook of `caller` was given: into the quarantine.

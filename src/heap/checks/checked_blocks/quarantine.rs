@@ -48,12 +48,11 @@ fn place(number: usize) -> Option<&'static AtomicU64> {
 /// Adds a block that was just freed, of so many bytes, and gives back those that have waited the longest if there are too
 /// many. Inside the gate.
 pub(super) fn add(Waiting(block): Waiting, bytes: usize, inside: &Inside<'_>) {
-    let Some(place) = place(STATE.added.fetch_add(1, Relaxed)) else {
-        return;
-    };
-    STATE.bytes.fetch_add(bytes, Relaxed);
-    end_wait(place.swap(!block.addr() as u64, AcqRel), inside);
-    shrink_to(STATE.most.load(Relaxed), inside);
+    if let Some(place) = place(STATE.added.fetch_add(1, Relaxed)) {
+        STATE.bytes.fetch_add(bytes, Relaxed);
+        end_wait(place.swap(!block.addr() as u64, AcqRel), inside);
+        shrink_to(STATE.most.load(Relaxed), inside);
+    }
 }
 
 /// Gives back those that have waited the longest until no more than so many bytes wait. Inside the gate.
@@ -66,12 +65,8 @@ pub fn shrink_to(most: usize, inside: &Inside<'_>) {
         if oldest >= added {
             break;
         }
-        if STATE
-            .taken
-            .compare_exchange(taken, oldest + 1, AcqRel, Relaxed)
-            .is_ok()
-            && let Some(place) = place(oldest)
-        {
+        let taken = (STATE.taken).compare_exchange(taken, oldest + 1, AcqRel, Relaxed);
+        if let (Ok(_), Some(place)) = (taken, place(oldest)) {
             end_wait(place.swap(0, AcqRel), inside);
         }
     }

@@ -225,7 +225,7 @@ impl Record {
     /// The record in a checked block; `None` for any other block.
     pub fn of<'a>(block: &LiveBlock<'a>) -> Option<&'a Record> {
         // SAFETY: a block of a page of checked blocks, which begins with its record.
-        is_checked(block.page().heap).then(|| unsafe { Record::at(block.start) })
+        is_checked(block.page.heap).then(|| unsafe { Record::at(block.start) })
     }
 
     /// The start and the number of the program's bytes; `None` for a block that waits in the quarantine.

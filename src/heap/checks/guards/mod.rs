@@ -132,7 +132,7 @@ pub fn figures() -> Option<GuardFigures> {
         min_bytes: STATE.from.load(Relaxed) as u64,
         every: STATE.every.load(Relaxed),
         guarded_blocks: STATE.guarded.load(Relaxed),
-        live_blocks: range.live() as u64,
+        live_blocks: range.live.load(Relaxed) as u64,
         missed_blocks: STATE.missed.load(Relaxed),
         crowded_out_blocks: STATE.crowded_out.load(Relaxed),
     })
@@ -146,7 +146,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let inside = gate::enter(slot, thread_id());
     let range = RANGE.get()?;
     // Small ones leave half of the room to others.
-    let taken = match size > SMALL_SIZE_MAX || 2 * range.live() < range.most_live() {
+    let taken = match size > SMALL_SIZE_MAX || 2 * range.live.load(Relaxed) < range.most_live {
         true => range.take(size, alignment.max(ALIGNMENT)),
         false => Err(Miss::Crowded),
     };
@@ -315,14 +315,9 @@ fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong)
         Wrong::Inside => (CallSite::default(), "which does not start there"),
         Wrong::Family => (CallSite::default(), "made by a function of another family"),
     };
-    refuse_block(
-        format_args!(
-            "{function}: invalid pointer {pointer:p}: {record}, {what}{}",
-            freed.after("at")
-        ),
-        record.made.get(),
-        freed,
-    )
+    let at = freed.after("at");
+    let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{at}");
+    refuse_block(what, record.made.get(), freed)
 }
 
 /// Bytes outside of those that were asked for that were overwritten. The block is open, and ends in the slot that ends there.
@@ -343,14 +338,10 @@ fn overwritten(slot_end: usize, record: &Record) -> Option<OutOfBounds> {
 
 /// Ends the process if the pattern around a block is damaged.
 fn check_around(slot_end: usize, record: &Record) {
-    let Some(outside) = overwritten(slot_end, record) else {
-        return;
-    };
-    refuse_block(
-        format_args!("free(): {outside} {record}, overwritten"),
-        record.made.get(),
-        CallSite::default(),
-    );
+    if let Some(outside) = overwritten(slot_end, record) {
+        let what = format_args!("free(): {outside} {record}, overwritten");
+        refuse_block(what, record.made.get(), CallSite::default());
+    }
 }
 
 /// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of

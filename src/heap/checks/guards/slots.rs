@@ -100,9 +100,10 @@ pub struct GuardRange {
     page: usize,
     records: &'static [Record],
     classes: [Class; CLASSES],
-    live: AtomicUsize,
-    /// The system maps so many areas a process, and an open block divides one.
-    most_live: usize,
+    /// Guarded blocks that are live.
+    pub live: AtomicUsize,
+    /// How many may be: the system maps so many areas a process, and an open block divides one.
+    pub most_live: usize,
 }
 
 /// Why a block finds no slot.
@@ -184,11 +185,6 @@ impl GuardRange {
         records.start.addr()..records.end.addr()
     }
 
-    /// Guarded blocks that are live.
-    pub fn live(&self) -> usize {
-        self.live.load(Relaxed)
-    }
-
     fn record(&self, class: &Class, index: usize) -> &'static Record {
         &self.records[class.records + index]
     }
@@ -215,11 +211,6 @@ impl GuardRange {
     /// Address behind the pages of a slot's block.
     fn end_of(&self, class: &Class, index: usize) -> usize {
         self.start() + class.first + (index + 1) * class.stride - self.page
-    }
-
-    /// How many blocks may be live.
-    pub fn most_live(&self) -> usize {
-        self.most_live
     }
 
     /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as

@@ -77,14 +77,11 @@ fn write(log: &Log, line: &[u8]) {
             return; // nobody reads it
         };
         let opened = opened.moved_up(FIRST_DESCRIPTOR);
-        descriptor =
-            match STATE
-                .descriptor
-                .compare_exchange(-1, opened.as_raw_fd(), Relaxed, Relaxed)
-            {
-                Ok(_) => opened.leak(),
-                Err(other) => other, // another thread was first
-            };
+        let put = (STATE.descriptor).compare_exchange(-1, opened.as_raw_fd(), Relaxed, Relaxed);
+        descriptor = match put {
+            Ok(_) => opened.leak(),
+            Err(other) => other, // another thread was first
+        };
     }
     let error = match write_quietly(descriptor, line) {
         Ok(written) if written == line.len() => return,

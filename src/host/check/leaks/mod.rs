@@ -330,9 +330,8 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         findings.bytes += asked(block) as u64;
         add(closed, &mut findings.groups, block, &memory);
     }
-    findings
-        .groups
-        .sort_unstable_by_key(|group| std::cmp::Reverse(group.bytes()));
+    let groups = &mut findings.groups;
+    groups.sort_unstable_by_key(|group| std::cmp::Reverse(group.bytes()));
     Some(findings)
 }
 

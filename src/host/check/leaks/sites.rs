@@ -25,10 +25,8 @@ pub struct Site {
 impl Site {
     pub fn file(&self) -> &'static str {
         let (start, length) = self.file;
-        let bytes = STATE
-            .sites
-            .get()
-            .map(|sites| &sites.names[start..start + length]);
+        let sites = STATE.sites.get();
+        let bytes = sites.map(|sites| &sites.names[start..start + length]);
         str::from_utf8(bytes.unwrap_or_default()).unwrap_or("?")
     }
 }
@@ -81,10 +79,9 @@ fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Op
     let look = |domain, pointer| {
         or_none(gil.traceback_of(domain, pointer)).filter(|frames| frames.is_tuple())
     };
+    let mut leads = numpy::leads().into_iter();
     match account {
-        Account::Numpy => numpy::leads()
-            .into_iter()
-            .find_map(|lead| look(NUMPY_DOMAIN, address + lead)),
+        Account::Numpy => leads.find_map(|lead| look(NUMPY_DOMAIN, address + lead)),
         _ => look(0, address + front),
     }
 }

@@ -89,7 +89,5 @@ pub fn inject(on: bool) {
         true => (Mode::Count, Mode::Faulty),
         false => (Mode::Faulty, Mode::Count),
     };
-    let _ = STATE
-        .mode
-        .compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
+    let _ = (STATE.mode).compare_exchange(from as u8, to as u8, Relaxed, Relaxed);
 }

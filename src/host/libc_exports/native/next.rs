@@ -272,11 +272,10 @@ pub unsafe fn free<const A: usize>(pointer: *mut u8) {
 
 /// [`free`] by one of the functions behind the host's own.
 pub unsafe fn free_by<const A: usize>(function: &Symbol<Free>, pointer: *mut u8) {
-    if guards::free(pointer, Account::ALL[A]) {
-        return;
+    if !guards::free(pointer, Account::ALL[A]) {
+        // SAFETY: the caller's duties.
+        pass_on(function, pointer, |free| unsafe { free(pointer) });
     }
-    // SAFETY: the caller's duties.
-    pass_on(function, pointer, |free| unsafe { free(pointer) });
 }
 
 /// Resizes a pointer that is not mimalloc's, with the allocator that made it.

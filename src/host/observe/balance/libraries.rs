@@ -61,7 +61,6 @@ impl Libraries {
         }
     }
 
-    /// Adds to what the library of a place has mapped, and to what is resident of it.
     pub fn add(&mut self, caller: usize, mapped: u64, resident: u64) {
         let library = &mut self.all[self.library_of(caller)];
         library.mapped += mapped;

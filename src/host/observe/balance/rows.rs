@@ -90,7 +90,6 @@ impl Balance {
         }
     }
 
-    /// Adds to an account's row.
     pub fn add_account(&mut self, account: Account, bytes: u64) {
         if let Some(row) = self.rows.get_mut(account as usize) {
             *row += bytes;
@@ -108,7 +107,6 @@ impl Balance {
         self.libraries.iter().filter(|it| it.mapped > 0)
     }
 
-    /// Adds to another row.
     pub fn add(&mut self, row: Row, bytes: u64) {
         self.rows[REPORTED.len() + row as usize] += bytes;
     }
@@ -116,13 +114,12 @@ impl Balance {
     /// Leaves an account `live` bytes at most. The excess goes to a row up to its `most` bytes, and what is
     /// left of it to the slack.
     pub fn limit(&mut self, account: Account, live: u64, (row, most): (Row, u64)) {
-        let Some(bytes) = self.rows.get_mut(account as usize) else {
-            return;
-        };
-        let excess = bytes.saturating_sub(live);
-        *bytes -= excess;
-        self.add(row, excess.min(most));
-        self.add(Row::HeapSlack, excess - excess.min(most));
+        if let Some(bytes) = self.rows.get_mut(account as usize) {
+            let excess = bytes.saturating_sub(live);
+            *bytes -= excess;
+            self.add(row, excess.min(most));
+            self.add(Row::HeapSlack, excess - excess.min(most));
+        }
     }
 
     /// Adds `numerator / denominator` of the rows of `other`, rounded down.
@@ -250,15 +247,13 @@ mod tests {
         part.add(Row::HeapSlack, 50);
         balance.add_part(&part, 1, 3);
         let rows: Vec<_> = balance.rows().collect();
-        assert_eq!(
-            rows,
-            [
-                ("obj", Kind::Account, 300),
-                ("native", Kind::Account, 33),
-                ("heap_slack", Kind::Heap, 16),
-                ("kernel", Kind::Anonymous, 4),
-            ]
-        );
+        let expected = [
+            ("obj", Kind::Account, 300),
+            ("native", Kind::Account, 33),
+            ("heap_slack", Kind::Heap, 16),
+            ("kernel", Kind::Anonymous, 4),
+        ];
+        assert_eq!(rows, expected);
         assert_eq!(balance.remainder(), 1000 - 353);
         assert_eq!(balance.explained() as i64 + balance.remainder(), 1000);
     }

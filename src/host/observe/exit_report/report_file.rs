@@ -180,9 +180,7 @@ fn prints_path() -> bool {
 }
 
 fn write_page(report: &Report<'_>, file: c_int) -> Result<(), NoPage> {
-    let Some((page, pid)) = planned() else {
-        return Err(NoPage::NoSampler);
-    };
+    let (page, pid) = planned().ok_or(NoPage::NoSampler)?;
     let no_room = |error| NoPage::Failed("no room for the report", Some(error));
     let memory = Fd::in_memory(c"pyhost-report").map_err(no_room)?;
     let mut out = Descriptor::new(memory.as_raw_fd());

@@ -23,6 +23,7 @@ use crate::libc_exports::native::lookup;
 use crate::limit::caps;
 use crate::observe::{live, report::Ending};
 use crate::process;
+use derive_more::Display;
 use libc::{
     SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, siginfo_t,
     ucontext_t,
@@ -30,7 +31,7 @@ use libc::{
 use pyhost_os::signals::{FAULTS, STOPS, SignalSet, handler_stack, set_handler_stack, signal_name};
 use pyhost_os::system_call::{Stack, call_on};
 use pyhost_os::{calls, cell::Exclusive, mapping::Mapped};
-use std::{ffi::c_int, fmt};
+use std::ffi::c_int;
 
 /// The signals whose default is not to end the process, and SIGKILL.
 const NOT_CAUGHT: [c_int; 9] = [
@@ -98,28 +99,16 @@ fn dump() -> bool {
 }
 
 /// What is known of a fault.
+#[derive(Display)]
 enum Cause {
     Guarded(Fault),
     /// It was by bytes of the debug hooks.
     Filled(Filled),
-    /// Of other memory, with this signal, at this address, if that is known.
-    Other(c_int, Option<usize>),
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Guarded(fault) => write!(out, "{fault}"),
-            Cause::Filled(filled) => write!(out, "{filled}"),
-            Cause::Other(signal, address) => {
-                write!(out, "{} at ", signal_name(*signal))?;
-                match address {
-                    Some(address) => write!(out, "address {address:#x}"),
-                    None => out.write_str("an address that is not known"),
-                }
-            }
-        }
-    }
+    /// Of other memory, with this signal, at this address.
+    #[display("{} at address {_1:#x}", signal_name(*_0))]
+    Other(c_int, usize),
+    #[display("{} at an address that is not known", signal_name(*_0))]
+    Unknown(c_int),
 }
 
 /// What is known of a fault. A signal that a process has sent is no fault.
@@ -132,8 +121,11 @@ fn cause(signal: c_int, info: &siginfo_t, context: &ucontext_t) -> Option<Cause>
         return None;
     }
     let filled = filled(context).map(Cause::Filled);
-    let address = is_page_fault(context).then_some(address);
-    filled.or_else(|| (!dispositions::was_sent(info)).then_some(Cause::Other(signal, address)))
+    let other = match is_page_fault(context) {
+        true => Cause::Other(signal, address),
+        false => Cause::Unknown(signal),
+    };
+    filled.or_else(|| (!dispositions::was_sent(info)).then_some(other))
 }
 
 /// Writes the report, then lets the signal take its course.
@@ -159,7 +151,7 @@ fn end_by(signal: c_int, fault: Option<(&siginfo_t, &ucontext_t)>) {
         if let Some(cause) = &cause {
             let (made, freed) = match cause {
                 Cause::Guarded(fault) => (fault.made, fault.freed.unwrap_or_default()),
-                Cause::Filled(_) | Cause::Other(..) => Default::default(),
+                _ => Default::default(),
             };
             notice(format_args!("{cause}"));
             stacks::write_found(&found[..count], made.calls, freed.calls);

@@ -232,21 +232,20 @@ fn map_file(path: &PathBuffer, target: Target) -> Result<(), Errno> {
 
 /// Keeps the ledger in a file of the process's own; false if it cannot, which a notice says.
 fn in_directory(path: &Path, is_required: bool) -> Result<bool> {
-    let why = match prepare(path) {
+    let prepared = prepare(path);
+    let path = path.display();
+    match prepared {
         Ok(()) => return Ok(true),
         Err(Unfit::Wrong(what)) if is_required => {
             return Err(Error::option(format!(
-                "--live: '{}' {what}; expected a directory that only its user can write to, \
-                 or file: and a path",
-                path.display()
+                "--live: '{path}' {what}; expected a directory that only its user can write to, \
+                 or file: and a path"
             )));
         }
-        Err(why) => why,
-    };
-    notice(format_args!(
-        "--live: '{}' {why}; the script runs without it",
-        path.display()
-    ));
+        Err(why) => notice(format_args!(
+            "--live: '{path}' {why}; the script runs without it"
+        )),
+    }
     Ok(false)
 }
 
@@ -438,9 +437,7 @@ pub fn note_exhausted() {
 /// process has sent it itself. The first call counts: a signal may be put off and raised again.
 pub fn note_stop(is_own: bool) {
     let reason = if is_own { STOP } else { KILL };
-    let _ = STATE
-        .reason
-        .compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
+    let _ = (STATE.reason).compare_exchange(NO_REASON, reason, Relaxed, Relaxed);
 }
 
 /// Whether anybody else may read how the process ends: in a file, or as its sampler.

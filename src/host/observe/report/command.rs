@@ -7,7 +7,6 @@ use pyhost_record::metrics::COMMAND_BYTES;
 use std::ffi::{OsStr, OsString};
 use std::{os::unix::ffi::OsStrExt, path::Path, str::FromStr};
 
-/// Code of the command line.
 const CODE: &str = "-c";
 /// A program from standard input, or none.
 const INPUT: &[u8] = b"-";

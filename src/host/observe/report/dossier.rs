@@ -48,12 +48,9 @@ pub fn dossier(dossier: &Dossier, region: Option<&bfc::Map>, out: &mut impl Writ
             write!(out, " {} {live} ({peak});", account.name())?;
         }
     }
-    let Snapshot {
-        total_live_bytes: live,
-        total_peak_bytes: peak,
-        ..
-    } = dossier.snapshot;
-    writeln!(out, " total {} ({})", Bytes(live), Bytes(peak))?;
+    let all = &dossier.snapshot;
+    let [live, peak] = [all.total_live_bytes, all.total_peak_bytes].map(Bytes);
+    writeln!(out, " total {live} ({peak})")?;
     let mut separator = "  largest size classes:";
     for class in dossier.classes.iter().flatten() {
         let (bytes, of) = (Bytes(class.bytes()), class.account.name());

@@ -57,7 +57,7 @@ pub fn with_span_json<T>(number: u64, scope: Scope, take: impl FnOnce(&str) -> T
     let render = |samples: &Samples, views: &[Rows; SPAN_VIEWS], text: &mut Rendered| {
         let mut json = Json::new(text);
         json.text("account", scope.name());
-        json.int("interval_bytes", samples.interval() as i64);
+        json.int("interval_bytes", samples.interval as i64);
         let lines = Lines::new(samples).ok_or(fmt::Error)?;
         for (view, rows) in SpanView::ALL.iter().zip(views) {
             json.begin_list(view.name());
@@ -199,7 +199,7 @@ pub fn describe_live(sink: &mut impl Sink) {
         json.begin_list("live");
         each_line(samples, View::Live, LINES, |lines, line, site, _| {
             json.begin("");
-            let error = line.sum.error_bytes(samples.interval());
+            let error = line.sum.error_bytes(samples.interval);
             json.int("bytes", line.sum.bytes());
             json.int("error_bytes", error);
             json.known_text("account", account_of(site).map(Account::name));
@@ -227,7 +227,7 @@ fn write_rendered(text: Option<Rendered>, out: &mut impl Write) -> fmt::Result {
 /// How the samples were taken, in words.
 fn write_counts(samples: &Samples, out: &mut impl Write) -> fmt::Result {
     let (taken, dropped) = samples.counts();
-    match samples.interval() {
+    match samples.interval {
         1 => write!(out, "every allocation")?,
         interval => write!(out, "one sample in {}, {taken} samples", Bytes(interval))?,
     }
@@ -267,8 +267,8 @@ fn each_line(
 fn write_lines(samples: &Samples, view: View, count: usize, out: &mut impl Write) -> fmt::Result {
     let is_sorted = each_line(samples, view, count, |lines, line, site, width| {
         write!(out, "  {:>10}", bytes(line.sum.bytes()))?;
-        if samples.interval() > 1 {
-            let error = line.sum.error_bytes(samples.interval());
+        if samples.interval > 1 {
+            let error = line.sum.error_bytes(samples.interval);
             write!(out, " \u{b1} {:<10}", bytes(error))?;
         }
         out.write_str("  ")?;

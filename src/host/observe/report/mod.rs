@@ -34,6 +34,7 @@ use pyhost_os::{cell::HeldLatest, clock::Utc};
 pub use pyhost_record::describe::{SCHEMA, Sink};
 pub use pyhost_record::json::Json;
 use pyhost_record::{describe::describe_accounts, figures};
+use std::sync::atomic::Ordering::Relaxed;
 pub use text::{closing_line, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +200,7 @@ impl Report<'_> {
         let latest = dossier::latest();
         sink.object("dossier", latest.as_ref(), dossier::describe_dossier);
         let mut room = [0; 512];
-        sink.int("told_refusals", HEADER.refusals() as i64);
+        sink.int("told_refusals", HEADER.refusals.load(Relaxed) as i64);
         sink.known_text("last_refusal", HEADER.refusal_into(&mut room));
         sink.end();
     }

@@ -38,7 +38,8 @@ pub struct TimelineFile {
     command: String,
     started: String,
     pid: i32,
-    interval: Duration,
+    /// The time between two samples.
+    pub interval: Duration,
     samples: u32,
     events: u32,
 }
@@ -103,11 +104,6 @@ impl TimelineFile {
     /// The descriptor, which a sampler keeps; -1 for a FIFO that nobody reads.
     pub fn descriptor(&self) -> c_int {
         self.file.as_ref().map_or(-1, Fd::as_raw_fd)
-    }
-
-    /// The time between two samples.
-    pub fn interval(&self) -> Duration {
-        self.interval
     }
 
     /// Writes the first line to a descriptor; its length.

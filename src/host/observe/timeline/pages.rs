@@ -74,9 +74,7 @@ pub fn open() -> Option<Fd> {
 pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> {
     // The script may have closed it, and another file may have its number.
     let is_open = |(socket, identity): &&(Fd, _)| file::identity(socket).as_ref() == Some(identity);
-    let Some((socket, _)) = SOCKET.get().filter(is_open) else {
-        return Err(NoPage::NoSampler);
-    };
+    let (socket, _) = SOCKET.get().filter(is_open).ok_or(NoPage::NoSampler)?;
     let (answer, answers) =
         file::pipe().map_err(|error| NoPage::Failed("no pipe for the answer", Some(error)))?;
     let has_errors = file::is_open(libc::STDERR_FILENO);
@@ -144,15 +142,8 @@ pub fn make_of_killed(renderer: &Renderer) -> Option<()> {
 fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]) -> c_int {
     let timeline = renderer.timeline.as_deref().filter(|_| is_sampled);
     let timeline = timeline.filter(|path| file::access(path, libc::R_OK).is_ok());
-    let mut arguments = [
-        pyhostctl_process::NAME,
-        c"html",
-        report,
-        c"-o",
-        c"-",
-        c"--timeline",
-        c"",
-    ];
+    let name = pyhostctl_process::NAME;
+    let mut arguments = [name, c"html", report, c"-o", c"-", c"--timeline", c""];
     let count = if timeline.is_some() { 7 } else { 5 };
     arguments[6] = timeline.unwrap_or_default();
     let arguments = &arguments[..count];

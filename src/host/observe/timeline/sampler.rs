@@ -55,7 +55,7 @@ pub fn run(
     let mut next = started;
     let mut exec_since = None;
     loop {
-        let interval = timeline.as_ref().map_or(interval, TimelineFile::interval);
+        let interval = timeline.as_ref().map_or(interval, |it| it.interval);
         let now = clock::monotonic();
         while next <= now {
             next += interval.as_nanos() as u64;
@@ -66,10 +66,7 @@ pub fn run(
         let now = clock::monotonic();
         let seconds = now.saturating_sub(started) as f64 / 1e9;
         let snapshot = LEDGER.snapshot();
-        let resident = match has_ended {
-            true => None,
-            false => host.resident(),
-        };
+        let resident = (!has_ended).then(|| host.resident()).flatten();
         if let Some(timeline) = &mut timeline {
             write_events(
                 timeline,

@@ -54,12 +54,9 @@ pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> 
 pub fn misnamed(argv0: &OsStr) -> Option<PathBuf> {
     let own = process::executable()?;
     // Python takes a name of its own for an empty one.
-    let name = if argv0.is_empty() {
-        OsStr::new("python3")
-    } else {
-        argv0
-    };
-    let found = look_up(name)?.canonicalize().ok()?;
+    let name = Some(argv0).filter(|name| !name.is_empty());
+    let found = look_up(name.unwrap_or("python3".as_ref()))?;
+    let found = found.canonicalize().ok()?;
     (Some(found) != own.canonicalize().ok()).then_some(own)
 }
 

@@ -8,8 +8,9 @@
 mod executable;
 pub mod version;
 
+use crate::cpython::{IS_FREE_THREADED, objects::Gil};
 use crate::error::{Error, Result};
-use crate::{cpython::objects::Gil, descriptor::notice, libc_exports::preload, process};
+use crate::{descriptor::notice, libc_exports::preload, process};
 use pyo3::ffi::{self, PyConfig, PyPreConfig, PyStatus};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -116,11 +117,7 @@ pub fn initialize(arguments: &Arguments) -> Interpreter {
 fn in_venv(name: &OsStr) -> Option<PathBuf> {
     let mut parts = version().split('.');
     let (major, minor) = (parts.next()?, parts.next()?);
-    let suffix = if crate::cpython::IS_FREE_THREADED {
-        "t"
-    } else {
-        ""
-    };
+    let suffix = if IS_FREE_THREADED { "t" } else { "" };
     let found = executable::of_venv(name, &format!("{major}.{minor}{suffix}"));
     let python = found.unwrap_or_else(|line| {
         // Each child would say the same.

@@ -45,14 +45,10 @@ fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<2> = Signature::new(c"O|$O:budget", [c"size", c"name"]);
     let [asked, name] = arguments.parse(&SIGNATURE)?;
     let bytes = asked.map_or(Ok(0), |asked| size("budget", asked))?;
-    let name = match name.filter(|name| !name.is_none()) {
-        None => None,
-        Some(name) => {
-            let text = name.with_text(|text| String::from_utf8_lossy(text).into());
-            let error = || class.gil().raise(Kind::Type, "budget: name must be a str");
-            Some(text.ok_or_else(error)?)
-        }
-    };
+    let name = name.filter(|name| !name.is_none());
+    let text = |name: &Object<'a>| name.with_text(|text| String::from_utf8_lossy(text).into());
+    let error = || class.gil().raise(Kind::Type, "budget: name must be a str");
+    let name = name.map(|name| text(name).ok_or_else(error)).transpose()?;
     class.instance(Budget {
         bytes,
         name,
@@ -62,7 +58,6 @@ fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
     })
 }
 
-/// Begins to sample for a budget.
 fn begin<'a>(budget: This<'a, Budget>) -> Result<(), Raised<'a>> {
     let gil = budget.gil();
     let interval = (budget.bytes / SAMPLES).clamp(INTERVALS.0, INTERVALS.1);
@@ -128,9 +123,8 @@ fn call<'a>(budget: This<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> 
     const SIGNATURE: Signature<1> = Signature::new(c"O:budget", [c""]);
     let gil = budget.gil();
     let [function] = arguments.parse(&SIGNATURE)?;
-    let Some(function) = function.filter(|function| function.is_callable()) else {
-        return Err(gil.raise(Kind::Type, "budget: expected a function to decorate"));
-    };
+    let refused = || gil.raise(Kind::Type, "budget: expected a function to decorate");
+    let function = function.filter(|it| it.is_callable()).ok_or_else(refused)?;
     let (bytes, name) = (gil.unsigned(budget.bytes)?, name(budget)?);
     library::attribute(gil, c"_budgeted")?.call(&[function, &bytes, &name])
 }
@@ -138,7 +132,7 @@ fn call<'a>(budget: This<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> 
 fn name(budget: This<'_, Budget>) -> Returned<'_> {
     let gil = budget.gil();
     let name = budget.name.as_deref();
-    name.map_or_else(|| Ok(gil.none()), |name| gil.text(name))
+    gil.maybe(name.map(|name| gil.text(name)))
 }
 
 fn figure(budget: This<'_, Budget>, figure: fn(&UnitFigures) -> u64) -> Returned<'_> {

@@ -3,7 +3,7 @@
 use super::arguments::{cap_scope, scope, size};
 use super::dictionary::Dictionary;
 use crate::cpython::functions::{Arguments, Method, Module, Signature, Table, This};
-use crate::cpython::objects::{Gil, Kind, Object, Returned};
+use crate::cpython::objects::{Kind, Object, Returned};
 use crate::heap::{self, big_blocks};
 use crate::limit::caps::{self, LimitError, cap_errors};
 use crate::{bytes::Bytes, ledger::Scope, observe::report};
@@ -95,13 +95,9 @@ fn set_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     Err(gil.raise(kind, &format!("set_cap: {text}")))
 }
 
-/// An int, or `None`.
-fn number(gil: Gil<'_>, bytes: Option<u64>) -> Returned<'_> {
-    bytes.map_or_else(|| Ok(gil.none()), |bytes| gil.unsigned(bytes))
-}
-
 fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<2> = Signature::new(c"|O$O:get_cap", [c"account", c"soft"]);
+    let gil = arguments.gil();
     let [account, soft] = arguments.parse(&SIGNATURE)?;
     let soft = is_true(soft)?;
     let (scope, _) = cap_scope("get_cap", account)?;
@@ -109,11 +105,12 @@ fn get_cap<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
         true => caps::soft(scope),
         false => caps::get(scope),
     };
-    number(arguments.gil(), bytes)
+    gil.maybe(bytes.map(|bytes| gil.unsigned(bytes)))
 }
 
 fn headroom<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<1> = Signature::new(c"|O:headroom", [c"account"]);
+    let gil = arguments.gil();
     let [account] = arguments.parse(&SIGNATURE)?;
     let of = scope("headroom", account)?;
     let all = of == Scope::Total;
@@ -121,16 +118,13 @@ fn headroom<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
         .filter(|&scope| all || scope == of || scope == Scope::Total)
         .filter_map(|scope| caps::headroom(scope, heap::slot()))
         .min();
-    number(arguments.gil(), least.map(heap::largest_within))
+    gil.maybe(least.map(|least| gil.unsigned(heap::largest_within(least))))
 }
 
 fn last_refusal(module: This<'_, Module>) -> Returned<'_> {
-    match caps::last() {
-        None => Ok(module.gil().none()),
-        Some(refusal) => Dictionary::build(module.gil(), |dictionary| {
-            report::describe_refusal(&refusal, dictionary);
-        }),
-    }
+    let gil = module.gil();
+    let describe = |refusal| Dictionary::build(gil, |to| report::describe_refusal(&refusal, to));
+    gil.maybe(caps::last().map(describe))
 }
 
 fn big_blocks(module: This<'_, Module>) -> Returned<'_> {

@@ -17,7 +17,6 @@ impl<'a> Dictionary<'a> {
         Self::build_in(gil.dictionary()?, describe)
     }
 
-    /// As [`Dictionary::build`], a list.
     pub fn list(gil: Gil<'a>, describe: impl FnOnce(&mut Self)) -> Returned<'a> {
         Self::build_in(gil.list()?, describe)
     }

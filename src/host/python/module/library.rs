@@ -179,19 +179,14 @@ fn text<'a>(_: This<'a, Module>, bytes: &Object<'a>) -> Returned<'a> {
 
 /// The bytes that a text such as '64M' means; None for another text.
 fn size<'a>(_: This<'a, Module>, size: &Object<'a>) -> Returned<'a> {
-    parsed(size).map_or_else(|| Ok(size.gil().none()), |bytes| size.gil().unsigned(bytes))
+    let gil = size.gil();
+    gil.maybe(parsed(size).map(|bytes| gil.unsigned(bytes)))
 }
 
-const GET: Method<Module> = Method::one(
-    c"__getattr__",
-    get,
-    c"Run the part of the module that defines the name.",
-);
-const NAMES: Method<Module> = Method::plain(
-    c"__dir__",
-    names,
-    c"The names of the module, those of parts that were not run too.",
-);
+const GET_DOC: &CStr = c"Run the part of the module that defines the name.";
+const GET: Method<Module> = Method::one(c"__getattr__", get, GET_DOC);
+const NAMES_DOC: &CStr = c"The names of the module, those of parts that were not run too.";
+const NAMES: Method<Module> = Method::plain(c"__dir__", names, NAMES_DOC);
 
 /// The functions of a module within the module.
 static WITHIN: Table<Method<Module>, 2> = Table::new([GET, NAMES]);

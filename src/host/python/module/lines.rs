@@ -43,7 +43,7 @@ fn origin<'a>(_: This<'a, Module>, file: &Object<'a>) -> Returned<'a> {
     let gil = file.gil();
     let origin = file.with_text(|text| {
         let name = str::from_utf8(text).unwrap_or_default();
-        let package = package(name).map_or_else(|| Ok(gil.none()), |package| gil.text(package))?;
+        let package = gil.maybe(package(name).map(|package| gil.text(package)))?;
         gil.tuple([gil.bool(is_users(name))?, package])
     });
     origin.unwrap_or_else(|| gil.tuple([gil.bool(is_users(""))?, gil.none()]))

@@ -130,10 +130,8 @@ fn walk<'a>(module: This<'a, Module>, name: &Object<'a>) -> Returned<'a> {
     let account = arguments::account("_walk", "", name)?;
     // Nothing allocates in the walked heap between the two counts.
     let ledger = LEDGER.snapshot();
-    let Some(found) = heap::walk(account) else {
-        let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
-        return Err(gil.raise(Kind::Value, text));
-    };
+    let text = "expected an account with a heap of its own: 'raw', 'mem', 'obj', 'numpy'";
+    let found = heap::walk(account).ok_or_else(|| gil.raise(Kind::Value, text))?;
     let booked = ledger.account(account);
     let booked = [booked.live_bytes, booked.live_blocks];
     library::numbers(gil, [booked[0], booked[1], found.bytes, found.blocks])
@@ -144,10 +142,8 @@ fn numpy_memory_map<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Return
     let gil = arguments.gil();
     let [as_text] = arguments.parse(&SIGNATURE)?;
     let as_text = as_text.map_or(Ok(false), Object::truth)?;
-    let Some((map, chunks)) = region::map() else {
-        let text = "numpy_memory_map: there is no region; expected --numpy bfc";
-        return Err(gil.raise(Kind::Runtime, text));
-    };
+    let text = "numpy_memory_map: there is no region; expected --numpy bfc";
+    let (map, chunks) = region::map().ok_or_else(|| gil.raise(Kind::Runtime, text))?;
     let chunks = chunks.ok_or_else(|| gil.no_memory())?;
     if as_text {
         return with_written(gil, |out| map.write(&chunks, out));

@@ -200,7 +200,6 @@ extern "C" fn loop_calls(event: c_int) {
     happens(event, false);
 }
 
-/// As `sys.monitoring` calls.
 fn monitoring_calls<const EVENT: c_int>(this: This<'_, Module>) -> Returned<'_> {
     happens(EVENT, true);
     Ok(this.gil().none())

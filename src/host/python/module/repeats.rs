@@ -140,14 +140,10 @@ type Grown = (Account, [u64; 3]);
 /// `(account, block_bytes, blocks, bytes)`: by how many live blocks, and bytes of these, each size class has grown.
 fn classes<'a>(gil: Gil<'a>, grown: &[Grown]) -> Returned<'a> {
     let list = gil.list()?;
-    for (account, [class, blocks, bytes]) in grown {
-        let row = [
-            gil.text(account.name())?,
-            gil.unsigned(*class)?,
-            gil.unsigned(*blocks)?,
-            gil.unsigned(*bytes)?,
-        ];
-        list.append(&*gil.tuple(row)?)?;
+    for (account, numbers) in grown {
+        let numbers = numbers.iter().map(|&number| gil.unsigned(number));
+        let row = std::iter::once(gil.text(account.name())).chain(numbers);
+        list.append(&*gil.tuple_of(4, row)?)?;
     }
     Ok(list)
 }

@@ -73,12 +73,9 @@ fn fragmentation<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<
 }
 
 fn balance_sheet(module: This<'_, Module>) -> Returned<'_> {
-    match balance::take() {
-        None => Ok(module.gil().none()),
-        Some(balance) => Dictionary::build(module.gil(), |dictionary| {
-            report::describe_balance(&balance, dictionary);
-        }),
-    }
+    let gil = module.gil();
+    let describe = |balance| Dictionary::build(gil, |to| report::describe_balance(&balance, to));
+    gil.maybe(balance::take().map(describe))
 }
 
 pub static METHODS: Table<Method<Module>, 3> = Table::new([

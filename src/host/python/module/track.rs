@@ -39,6 +39,12 @@ As a decorator, @pyhost.track or @pyhost.track(account='obj'), it measures each 
 function's last_track is that of the latest call to end. Coroutine functions and generators are
 measured from their first step to their end.";
 
+const ENTER_DOC: &CStr = c"__enter__($self, /)\n--\n\nBegin to measure.";
+const EXIT_DOC: &CStr = c"__exit__($self, /, *exception)\n--\n\nEnd to measure.";
+const HTML_DOC: &CStr = c"_repr_html_($self, /)\n--\n\nThe figures as HTML, for notebooks.";
+const BUNDLE_DOC: &CStr =
+    c"_repr_mimebundle_($self, /, include=None, exclude=None)\n--\n\nText and HTML, for notebooks.";
+
 struct Track {
     scope: Scope,
     is_precise: bool,
@@ -326,27 +332,11 @@ fn show(track: This<'_, Track>) -> Returned<'_> {
 }
 
 static METHODS: Table<Method<Track>, 4> = Table::new([
-    Method::plain(
-        c"__enter__",
-        enter,
-        c"__enter__($self, /)\n--\n\nBegin to measure.",
-    ),
+    Method::plain(c"__enter__", enter, ENTER_DOC),
     // A tuple for its arguments would be counted.
-    Method::any(
-        c"__exit__",
-        exit,
-        c"__exit__($self, /, *exception)\n--\n\nEnd to measure.",
-    ),
-    Method::plain(
-        c"_repr_html_",
-        html,
-        c"_repr_html_($self, /)\n--\n\nThe figures as HTML, for notebooks.",
-    ),
-    Method::named(
-        c"_repr_mimebundle_",
-        bundle,
-        c"_repr_mimebundle_($self, /, include=None, exclude=None)\n--\n\nText and HTML, for notebooks.",
-    ),
+    Method::any(c"__exit__", exit, EXIT_DOC),
+    Method::plain(c"_repr_html_", html, HTML_DOC),
+    Method::named(c"_repr_mimebundle_", bundle, BUNDLE_DOC),
 ]);
 
 static ATTRIBUTES: Table<Attribute<Track>, 13> = attributes! { Track:

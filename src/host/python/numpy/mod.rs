@@ -176,8 +176,7 @@ pub fn report_failure(map: &bfc::Map, size: usize) {
     let mut out = Descriptor::new(libc::STDERR_FILENO);
     let _ = writeln!(
         out,
-        "pyhost: no room for {size} bytes in the region of --numpy bfc; this is said \
-         once"
+        "pyhost: no room for {size} bytes in the region of --numpy bfc; this is said once"
     );
     let mut trace = [0; 2048];
     let length = frames::trace(&mut trace);
@@ -292,10 +291,8 @@ pub fn functions() -> Option<&'static DataMemAllocator> {
 
 /// The least alignment of array data, in bytes.
 pub fn alignment() -> usize {
-    STATE
-        .plan
-        .get()
-        .map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
+    let plan = STATE.plan.get();
+    plan.map_or(SYSTEM_ALIGNMENT, |plan| plan.alignment)
 }
 
 /// Where an array's data may begin, in bytes from the start of its block, for the blocks that a guard
@@ -319,17 +316,14 @@ pub fn is_active() -> bool {
 /// The allocator of array data; `None` if this process has no array data. Also from a signal handler.
 pub fn figures() -> Option<ArrayFigures> {
     let plan = STATE.plan.get().filter(|_| is_active())?;
+    let uses = |allocator| plan.allocator == allocator;
     Some(ArrayFigures {
         version: STATE.version.get().map(String::as_str),
         allocator: plan.allocator.name(),
         alignment: plan.alignment,
         huge_pages: plan.huge_pages.name(),
         node: plan.node,
-        pool: (plan.allocator == ArrayAllocator::Pool)
-            .then(pool::statistics)
-            .flatten(),
-        region: (plan.allocator == ArrayAllocator::Bfc)
-            .then(region::statistics)
-            .flatten(),
+        pool: uses(ArrayAllocator::Pool).then(pool::statistics).flatten(),
+        region: uses(ArrayAllocator::Bfc).then(region::statistics).flatten(),
     })
 }

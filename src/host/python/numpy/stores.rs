@@ -168,9 +168,8 @@ pub struct Guarded<S>(PhantomData<S>);
 
 /// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no room.
 fn guarded(size: usize) -> Option<*mut u8> {
-    guards::wants(size)
-        .then(|| guards::allocate(Account::Numpy, size, array_blocks::alignment()))
-        .flatten()
+    let take = || guards::allocate(Account::Numpy, size, array_blocks::alignment());
+    guards::wants(size).then(take)?
 }
 
 impl<S: Store> Store for Guarded<S> {
@@ -178,10 +177,7 @@ impl<S: Store> Store for Guarded<S> {
     const FREE: Free = guarded_free::<S>;
 
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        match guarded(size) {
-            Some(block) => block,
-            None => S::allocate::<ZERO>(size),
-        }
+        guarded(size).unwrap_or_else(|| S::allocate::<ZERO>(size))
     }
 }
 

@@ -70,12 +70,8 @@ impl fmt::Display for GroupLimit {
 
 impl GroupLimit {
     fn write(&self, out: &mut fmt::Formatter<'_>, bytes: u64, name: &str) -> fmt::Result {
-        write!(
-            out,
-            "{} ({name} of {})",
-            Bytes(bytes),
-            self.folder.display()
-        )
+        let (limit, folder) = (Bytes(bytes), self.folder.display());
+        write!(out, "{limit} ({name} of {folder})")
     }
 }
 

@@ -23,9 +23,8 @@ pub struct Group {
 impl Group {
     /// The group's folder, its parent's, and so on up to the mount's.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.folder
-            .ancestors()
-            .take_while(|folder| folder.starts_with(&self.top))
+        let all = self.folder.ancestors();
+        all.take_while(|folder| folder.starts_with(&self.top))
     }
 }
 

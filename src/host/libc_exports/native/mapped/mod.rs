@@ -70,9 +70,9 @@ fn may_grow(bytes: usize) -> bool {
 /// of the sums is booked.
 fn change(grown: bool, work: impl FnOnce(&mut Table<'static>) -> bool) {
     let changed = with_table(|table| {
-        let before = table.sums();
+        let before = table.sums;
         let done = work(table);
-        (before, table.sums(), done)
+        (before, table.sums, done)
     });
     if let Some((before, after, true)) = changed
         && (grown || before != after)

@@ -41,7 +41,8 @@ pub struct Sums {
 pub struct Table<'a> {
     ranges: &'a mut [Range],
     length: usize,
-    sums: Sums,
+    /// Its bytes that count.
+    pub sums: Sums,
 }
 
 impl<'a> Table<'a> {
@@ -56,11 +57,6 @@ impl<'a> Table<'a> {
 
     pub fn ranges(&self) -> &[Range] {
         &self.ranges[..self.length]
-    }
-
-    /// Its bytes that count.
-    pub fn sums(&self) -> Sums {
-        self.sums
     }
 
     /// The ranges that have a part between `start` and `end`, by their index.
@@ -283,9 +279,9 @@ mod tests {
         }
         assert_eq!(&seen, oracle);
         let writable = oracle.iter().filter(|page| matches!(page, Some((_, true))));
-        assert_eq!(table.sums().bytes, writable.count());
+        assert_eq!(table.sums.bytes, writable.count());
         let ranges = table.ranges().iter().filter(|range| range.writable);
-        assert_eq!(table.sums().ranges, ranges.count());
+        assert_eq!(table.sums.ranges, ranges.count());
     }
 
     /// Copies, two at a time, are the ranges that count, in their order.
@@ -362,6 +358,6 @@ mod tests {
         assert!(!table.put(range(40, 50)));
         table.remove(4, 5);
         assert_eq!(table.ranges(), [range(0, 4), range(20, 30)]);
-        assert_eq!(table.sums().bytes, 14);
+        assert_eq!(table.sums.bytes, 14);
     }
 }
