@@ -92,6 +92,12 @@ def units(options, kind, seed, variables):
     return None
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def ask(port, path):
     """The status of a request, and whether it may be tried again; None without an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -109,9 +115,7 @@ def ask(port, path):
 def served(options, name, folder):
     """Asks a server; what is wrong, or None."""
     packages, command, suffixes = SERVERS[name]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [options.pyhost.resolve(), *[part.format(port=port) for part in command]]
     log = folder / "log"
     with open(log, "wb") as out:
