@@ -4,7 +4,7 @@
 #   embed-tests/release.sh [--made] [--aarch64] [VERSION...]      VERSION: of the wheels (default: 3.11 3.13); a CPython of this machine and of a Debian
 #
 # The sums hold. A wheel is installed in a fresh environment of its Python here, and in the Debian that has its CPython
-# (embed-tests/wheel/run.py). A Debian package is installed, used and removed (embed-tests/deb.sh). The source distribution becomes
+# (embed-tests/wheel/run.py); one for musl in a root made of musl (embed-tests/wheel/in_musl.sh). A Debian package is installed, used and removed (embed-tests/deb.sh). The source distribution becomes
 # a wheel in a Debian, which then runs a script. The manual pages and completions are tried in that Debian (tools/manual/test.py), and the site
 # in Chromium, without a network. With --aarch64 the release has wheels and Debian packages for aarch64, too. The clone is target/release-clone; with --made it is there, and only tried. Needs root, 10 GB,
 # and half an hour. The last line is `N passed, N failed`. Exit status: 0; 1 if something failed.
@@ -76,10 +76,12 @@ for number in "${!versions[@]}"; do
   [ "$number" -gt 0 ] || packages=$source_needs
   try "the wheel for $version in ${debians[$version]}" in_release "$version" "$packages" \
     "python$version" embed-tests/wheel/run.py --wheelhouse "$(tools/wheelhouse "$version" "$(uname -m)")" "python$version"
+  try "the wheel for $version in a root of musl" embed-tests/wheel/in_musl.sh "$version"
   cp "$files"/pyhost_*+py"$version"_*.deb target/debs
   try "the Debian package for $version" embed-tests/deb.sh "${debians[$version]}"
   if [ ${#aarch64[@]} -gt 0 ]; then
     try "the wheel for $version on aarch64, emulated" embed-tests/wheel/in_arm64.sh "$version"
+    try "the wheel for $version in a root of musl on aarch64, emulated" embed-tests/wheel/in_musl.sh --aarch64 "$version"
     try "the Debian package for $version on aarch64, emulated" embed-tests/deb_arm64.sh "$version"
   fi
 done

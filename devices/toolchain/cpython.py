@@ -24,8 +24,8 @@ PACKAGES = ("zlib", "bzip2", "xz-utils", "sqlite3", "libffi")
 OF_DEBIAN = LIBRARIES | {"LIBUUID": "uuid", "LIBZSTD": "zstd", "LIBCRYPT": "crypt"}
 # The release whose musl is of the version of Rust's target, 1.2.5.
 OF_MUSL = "trixie"
-# The release whose glibc and libraries a build for glibc has: the device must have that glibc or a later one. The last package is
-# for packages such as NumPy.
+# The release whose glibc and libraries a build for glibc has: the device must have that glibc or a later one. Those for musl are
+# built from its sources: later ones of libffi have no `configure`. The last package is for packages such as NumPy.
 OF_GLIBC = "bookworm"
 DEVELOPMENT = (
     "libc6-dev,linux-libc-dev,zlib1g-dev,libbz2-dev,liblzma-dev,libsqlite3-dev,libffi-dev,uuid-dev,libzstd-dev,libcrypt-dev,"
@@ -235,8 +235,7 @@ class Musl(Build):
         self.run(self.tool("ar"), "rcs", path, *objects)
 
     def make_libraries(self):
-        suite = targets.suite_of(self.version)
-        zlib, bzip2, xz, sqlite, ffi = (sources.source(package, suite) for package in PACKAGES)
+        zlib, bzip2, xz, sqlite, ffi = (sources.source(package, OF_GLIBC) for package in PACKAGES)
         self.compile("z", sorted(zlib.glob("*.c")), [zlib / "zlib.h", zlib / "zconf.h"], "-DHAVE_UNISTD_H")
         parts = "blocksort huffman crctable randtable compress decompress bzlib".split()
         self.compile("bz2", [bzip2 / f"{part}.c" for part in parts], [bzip2 / "bzlib.h"])

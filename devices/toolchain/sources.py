@@ -52,11 +52,13 @@ def fetch(folder, suite, package):
     place = folder / "cache" / package
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    command = ["apt-get", "source", "-qq", "--download-only", package]
-    answer = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A mirror may lack the files of Debian's changes. Without --only-source, a package of that name on this machine sets the version.
+    command = ["apt-get", "source", "-qq", "--download-only", "--tar-only", "--only-source", package]
+    answer = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     archives = [path for path in place.glob("*.orig.tar.*") if path.suffix != ".asc"]
     if answer.returncode or len(archives) != 1:
-        raise Refused(f"apt-get source {package}: no source in Debian's {suite}; expected a network with its mirror")
+        reason = "".join(answer.stderr.splitlines()[:1]) or f"{len(archives)} archives of its authors"
+        raise Refused(f"apt-get source {package}: no source in Debian's {suite}: {reason}; expected a network with its mirror")
     new = folder / f"{package}.new"
     shutil.rmtree(new, ignore_errors=True)
     output_of("tar", "-xf", archives[0], f"--one-top-level={new}", "--strip-components=1")

@@ -2,7 +2,7 @@
 """Makes a root whose C library is musl, as Alpine's, and prints its folder: Debian's musl, Debian's static busybox, and a CPython
 that is built from its source (devices/toolchain): with a shared libpython, and modules in files of their own.
 
-    musl_root.py [--python 3.11]
+    musl_root.py [--python 3.11] [--processor aarch64]
 
 It has no libgcc_s, as plain Alpine has none. All of it is below target/, and the CPython is built once.
 """
@@ -11,14 +11,12 @@ import argparse
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(HERE / "devices"))
 from toolchain import cpython, sources, targets  # noqa: E402
 
-TRIPLE = f"{os.uname().machine}-unknown-linux-musl"
 MARK = "2"
 
 
@@ -35,7 +33,9 @@ class Steps(cpython.Musl):
         text = self.root.compiler.read_text()
         # `configure` refuses the name of this machine's libraries.
         text = text.replace("exec", '[ "$1" != --print-multiarch ] || exit 0\nexec', 1)
-        self.root.compiler.write_text(text.replace('"$@"', '-fPIC "$@"'))
+        # GNU's library for atomics beside those of the processor calls glibc's `__getauxval`.
+        flags = "-fPIC -mno-outline-atomics" if self.target.processor == "aarch64" else "-fPIC"
+        self.root.compiler.write_text(text.replace('"$@"', f'{flags} "$@"'))
 
     def make_python(self, source):
         folder, place = self.work / "python", self.root.path / "usr"
@@ -61,7 +61,7 @@ class Steps(cpython.Musl):
 
 def built_python(version, target):
     """The folder of a CPython, which is built once."""
-    path = HERE / f"target/musl/python-{version}"
+    path = HERE / f"target/musl/python-{version}-{target.processor}"
     with targets.one_at_a_time(path):
         mark = path / "made"
         if not mark.exists() or mark.read_text() != MARK:
@@ -71,10 +71,17 @@ def built_python(version, target):
     return path
 
 
+def emulator(target):
+    """The words before a command of the target's."""
+    if target.processor == os.uname().machine:
+        return []
+    return [targets.output_of("tools/debian-programs", "qemu-user-static") + f"/usr/bin/qemu-{target.processor}-static"]
+
+
 def make_root(version, target):
     python = built_python(version, target)
     musl = pathlib.Path(targets.output_of("tools/debian-files", f"musl-root-{target.debian}", target.debian, cpython.OF_MUSL, "musl,busybox-static"))
-    root = HERE / f"target/musl/root-{version}"
+    root = HERE / f"target/musl/root-{version}-{target.processor}"
     shutil.rmtree(root, ignore_errors=True)
     for folder in ("bin", "dev", "lib", "proc", "pyhost", "root", "sys", "tmp", "usr/bin"):
         (root / folder).mkdir(parents=True)
@@ -83,8 +90,7 @@ def make_root(version, target):
     (root / f"lib/libc.musl-{target.processor}.so.1").symlink_to(loader)
     busybox = next(path for path in (musl / "bin/busybox", musl / "usr/bin/busybox") if path.exists())
     shutil.copy(busybox, root / "bin/busybox")
-    names = subprocess.run([root / "bin/busybox", "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    for name in names:
+    for name in targets.output_of(*emulator(target), root / "bin/busybox", "--list").split():
         if name != "busybox":
             (root / "bin" / name).symlink_to("busybox")
     shutil.copytree(python / "usr", root / "usr", symlinks=True, dirs_exist_ok=True)
@@ -95,8 +101,9 @@ def make_root(version, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--python", default="3.11", metavar="VERSION")
+    parser.add_argument("--processor", default=os.uname().machine, metavar="NAME", help="default: this machine's")
     options = parser.parse_args()
-    print(make_root(options.python, targets.find(TRIPLE)))
+    print(make_root(options.python, targets.find(f"{options.processor}-unknown-linux-musl")))
 
 
 if __name__ == "__main__":

@@ -139,8 +139,9 @@ def readme_example(environment):
 
 
 def same_python(environment):
-    """The venv, its interpreter and its packages are those of the plain python."""
-    code = "import sys; print(sys.prefix, sys.executable, sys.version, sys.path[1:], sys.flags)"
+    """The venv, its interpreter, its packages and what the kernel says (AT_PAGESZ) are those of the plain python."""
+    code = ("import ctypes, sys; print(sys.prefix, sys.executable, sys.version, sys.path[1:], sys.flags,"
+            "ctypes.CDLL(None).getauxval(6))")
     assert environment.said("-c", code) == said([environment.python, "-c", code], cwd=environment.folder)
 
 

@@ -45,35 +45,23 @@ extern "C" fn early(_argc: c_int, arguments: Strings<'static>, mut environment: 
 /// Before glibc 2.34 it has done so already, as musl.
 #[cfg(target_env = "gnu")]
 fn give_mimalloc(environment: &Strings<'_>) {
-    struct Empty(*const std::ffi::c_char);
-    // SAFETY: null, which ends the array; nobody writes there.
-    unsafe impl Sync for Empty {}
-    static EMPTY: Empty = Empty(std::ptr::null());
+    use std::sync::atomic::AtomicPtr;
+    // Null, which ends the array; nobody writes there.
+    static EMPTY: AtomicPtr<std::ffi::c_char> = AtomicPtr::new(std::ptr::null_mut());
     // SAFETY: libc's own variable, while the process has one thread.
     unsafe {
-        if !libc::environ.is_null() {
-            return;
+        if libc::environ.is_null() {
+            libc::environ = match environment.iter().any(pyhost_host::is_mimallocs) {
+                true => environment.as_ptr().cast_mut().cast(),
+                false => EMPTY.as_ptr(),
+            };
         }
-        let is_empty = !environment.iter().any(pyhost_host::is_mimallocs);
-        let array = if is_empty {
-            &raw const EMPTY.0
-        } else {
-            environment.as_ptr()
-        };
-        libc::environ = array.cast_mut().cast();
     }
 }
 
 type Main = extern "C" fn(c_int, Strings<'static>, Strings<'static>) -> c_int;
-type Start = unsafe extern "C" fn(
-    Main,
-    c_int,
-    Strings<'static>,
-    *const c_void,
-    *const c_void,
-    *const c_void,
-    *const c_void,
-) -> c_int;
+type Any = *const c_void;
+type Start = unsafe extern "C" fn(Main, c_int, Strings<'static>, Any, Any, Any, Any) -> c_int;
 
 static START: Symbol<Start> = Symbol::new(c"__libc_start_main");
 
@@ -83,17 +71,28 @@ unsafe extern "C" fn __libc_start_main(
     main: Main,
     argc: c_int,
     arguments: Strings<'static>,
-    init: *const c_void,
-    fini: *const c_void,
-    at_exit: *const c_void,
-    stack_end: *const c_void,
+    init: Any,
+    fini: Any,
+    at_exit: Any,
+    stack_end: Any,
 ) -> c_int {
-    // musl runs all constructors from here, and gives them no arguments.
+    // musl runs all constructors from here, and gives them no arguments. It looks for the kernel's facts, such as the size of
+    // a page, behind the environment, also where that has fewer entries now.
     #[cfg(target_env = "musl")]
-    // SAFETY: the kernel puts a null and the environment behind the arguments; nobody has read them yet.
-    early(argc, unsafe { Strings::at(arguments.as_ptr()) }, unsafe {
-        Strings::at(arguments.as_ptr().add(argc as usize + 1))
-    });
+    // SAFETY: the kernel puts a null, the environment and its facts, in pairs that end with a zero, behind the arguments;
+    // nobody has read them yet.
+    unsafe {
+        let environment = arguments.as_ptr().cast_mut().add(argc as usize + 1);
+        let behind = || environment.add(Strings::at(environment).texts().count() + 1);
+        let facts = behind();
+        early(
+            argc,
+            Strings::at(arguments.as_ptr()),
+            Strings::at(environment),
+        );
+        let pairs = (0..).take_while(|pair| !(*facts.add(2 * pair)).is_null());
+        std::ptr::copy(facts, behind(), 2 * (pairs.count() + 1));
+    }
     let main = HANDSHAKE.get().map_or(main, |_| hosted_main);
     START.resolve();
     match START.get() {
