@@ -12,6 +12,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 MIB = 1 << 20
@@ -100,9 +101,12 @@ def main():
     assert forks and all(MIB < row["live_bytes"] < 12 * MIB for row in forks), forks
     assert {row["role"] for row in running.values()} == {"host", "fork", "program"}
 
-    # A process that comes and goes between two looks of one command.
-    brief = subprocess.Popen([*PYHOST, "import time; kept = bytearray(60 << 20); time.sleep(2)"])
-    watched = ask("--for", "5s")
+    # A process that ends while the command looks on.
+    code = "import sys; kept = bytearray(60 << 20); print(flush=True); sys.stdin.read()"
+    brief = subprocess.Popen([*PYHOST, code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    brief.stdout.readline()
+    threading.Timer(2, brief.stdin.close).start()
+    watched = ask("--for", "8s")
     assert next(row for row in watched["processes"] if row["pid"] == brief.pid)["ended"] == "has ended"
     assert watched["most"]["live"]["bytes"] > watched["sum"]["live_bytes"] + 50 * MIB, watched["most"]
     print("ok")

@@ -17,6 +17,7 @@ use pyhost_record::{Killed, Record, metrics::Pid, was_killed};
 use ratatui::text::Span;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::iter::successors;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{fmt::Write, path::Path, thread};
@@ -117,12 +118,9 @@ pub struct KilledOptions {
 /// `pyhostctl killed`: the hosts whose files say that they were killed.
 pub fn list_killed(options: &KilledOptions, directory: &Path) -> Result<(), Failure> {
     let here = Here::find();
-    let records = killed(directory, &here);
-    let members = ordered(
-        records
-            .map(|(entry, record)| of_record(&entry, &record, false))
-            .collect(),
-    );
+    let killed = killed(directory, &here);
+    let members = killed.map(|(entry, record)| of_record(&entry, &record, false));
+    let members = ordered(members.collect());
     print(&match options.json {
         true => to_json(&members, Sums::default(), None),
         false => table(COLUMNS, &members, None, u16::MAX).text(),
@@ -164,18 +162,10 @@ fn look_at(first: Option<Pid>, directory: &Path) -> Result<Vec<Member>, Failure>
         }
     }
     let hosts: Vec<Pid> = all.keys().copied().collect();
-    let ancestor_is = |id: i32, is_one: &dyn Fn(Pid) -> bool| {
-        let mut id = id;
-        while let Some(process) = processes.get(&id) {
-            id = process.parent;
-            if is_one(of_id(id)) {
-                return true;
-            }
-        }
-        false
-    };
     for (&id, process) in &processes {
-        if !all.contains_key(&of_id(id)) && ancestor_is(id, &|name| hosts.contains(&name)) {
+        let line = successors(Some(process), |it| processes.get(&it.parent));
+        let mut parents = line.take(processes.len()).map(|it| of_id(it.parent));
+        if !all.contains_key(&of_id(id)) && parents.any(|name| hosts.contains(&name)) {
             all.insert(of_id(id), of_program(id, process));
         }
     }
@@ -183,7 +173,7 @@ fn look_at(first: Option<Pid>, directory: &Path) -> Result<Vec<Member>, Failure>
     if let Some(first) = first {
         let parents: BTreeMap<Pid, Pid> = members.iter().map(|it| (it.name, it.parent)).collect();
         let descends = |name: Pid| {
-            let line = std::iter::successors(Some(name), |name| parents.get(name).copied());
+            let line = successors(Some(name), |name| parents.get(name).copied());
             line.take(parents.len() + 1).any(|name| name == first)
         };
         members.retain(|member| descends(member.name));
@@ -210,26 +200,18 @@ fn killed(directory: &Path, here: &Here) -> impl Iterator<Item = (Entry, Record)
 }
 
 fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Process>) -> Member {
-    let FoundHost {
-        entry,
+    let name = host.name;
+    let shown = processes.get(&name.id);
+    let shown = shown.filter(|_| here.sees(&host.entry.identity));
+    let member = of_record(&host.entry, &host.record, true);
+    let id = shown.map_or(member.parent.id, |it| it.parent);
+    Member {
         name,
-        record,
-        ..
-    } = host;
-    let header = record.header();
-    let shown = processes
-        .get(&name.id)
-        .filter(|_| here.sees(&entry.identity));
-    let parent = shown.map_or(header.parent.load(Relaxed), |it| it.parent);
-    let mut member = of_record(&entry, &record, true);
-    member.name = name;
-    member.parent = Pid {
-        namespace: name.namespace,
-        id: parent,
-    };
-    member.ended = None;
-    member.memory = shown.and_then(|_| Proportional::of(name.id));
-    member
+        parent: Pid { id, ..name },
+        ended: None,
+        memory: shown.and_then(|_| Proportional::of(name.id)),
+        ..member
+    }
 }
 
 fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
