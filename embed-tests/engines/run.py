@@ -9,7 +9,8 @@ Of each job:
 - two workers at least reached their cap and went on, and no process of the job passed it;
 - these workers have written their reports to one folder, and of all processes that did none was ended by its cap or by a
   fault;
-- while it ran, /metrics of `pyhostctl serve` had these workers, with peaks that their reports agree with.
+- while it ran, /metrics of `pyhostctl serve` had these workers, with peaks that their reports agree with;
+- and `pyhostctl tree` had them below the job's first process.
 
 The engines are installed, pinned, in environments of their own; Java, for Spark, is unpacked below target/. Prints a
 line a job. Exit status: 0; 1 with what failed; 2 for a bad command line.
@@ -74,15 +75,19 @@ def java():
 
 
 class Server:
-    """`pyhostctl serve` of a folder of ledgers; keeps the largest peak of each process that it has shown."""
+    """`pyhostctl serve` of a folder of ledgers; keeps the largest peak of each process that it has shown, and who was in the job's tree."""
 
     def __init__(self, options, folder):
-        self.peaks = collections.Counter()
+        self.peaks, self.members = collections.Counter(), set()
+        self.tree = [options.pyhostctl, "--dir", folder, "tree", "--json"]
         self.process = subprocess.Popen([options.pyhostctl, "serve", "--dir", folder, "--listen", "127.0.0.1:0"],
                                         stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().split()[-1]
 
-    def look(self):
+    def look(self, job):
+        tree = subprocess.run([*self.tree, str(job.pid)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        if tree.returncode == 0:
+            self.members |= {row["pid"] for row in json.loads(tree.stdout)["processes"]}
         with urllib.request.urlopen(self.address, timeout=PATIENCE) as answer:
             for process, peak in SAMPLE.findall(answer.read().decode()):
                 self.peaks[int(process)] = max(self.peaks[int(process)], int(peak))
@@ -104,7 +109,7 @@ def runs(session):
 
 
 def run(options, engine, folder):
-    """Runs a job; its outcome, its last lines, its reports, and the peaks that /metrics had."""
+    """Runs a job; its outcome, its last lines, its reports, and what pyhostctl showed."""
     cap, packages = ENGINES[engine]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
     environment.update(TMPDIR=str(folder), RAY_DEDUP_LOGS="1")
@@ -126,7 +131,7 @@ def run(options, engine, folder):
             try:
                 end = time.monotonic() + PATIENCE
                 while job.poll() is None and time.monotonic() < end:
-                    server.look()
+                    server.look(job)
                     time.sleep(0.05)
                 # What the job started and does not wait for, such as multiprocessing's resource tracker, ends after it,
                 # and is not killed while it writes its report.
@@ -141,14 +146,14 @@ def run(options, engine, folder):
             text = output.read()
     finally:
         server.stop()
-    return status, text, [json.loads(file.read_bytes()) for file in reports.iterdir()], server.peaks
+    return status, text, [json.loads(file.read_bytes()) for file in reports.iterdir()], server
 
 
 def refused(report):
     return sum(account["refused"] for account in report["accounts"].values())
 
 
-def judge(engine, status, text, reports, peaks):
+def judge(engine, status, text, reports, server):
     """Returns what failed, as lines, and the line of what held."""
     cap = int(ENGINES[engine][0][:-1]) << 20
     failures = [f"status {status}"] if status else []
@@ -166,12 +171,14 @@ def judge(engine, status, text, reports, peaks):
         if process["exit_status"] == BAD_STATUS or process["ended_by"] in FAULTS:
             failures.append(f"{name} ended by {process['ended_by']}, status {process['exit_status']}")
     for process, report in workers.items():
-        if not 0 < peaks[process] <= report["total"]["peak_bytes"]:
-            failures.append(f"/metrics had {peaks[process]} of the worker {process}")
+        if not 0 < server.peaks[process] <= report["total"]["peak_bytes"]:
+            failures.append(f"/metrics had {server.peaks[process]} of the worker {process}")
+        if process not in server.members:
+            failures.append(f"`pyhostctl tree` did not have the worker {process}")
     pieces = said[1] if said else "?"
     times = sum(map(refused, reports))
     return failures, (f"{engine}: 8 ranges in {pieces} pieces; {len(reports)} reports; {len(workers)} workers refused "
-                      f"{times} times at {ENGINES[engine][0]}, and shown by /metrics")
+                      f"{times} times at {ENGINES[engine][0]}, and shown by /metrics and `tree`")
 
 
 def main(arguments):
@@ -179,8 +186,8 @@ def main(arguments):
     failed = False
     for engine in options.engines or ENGINES:
         with tempfile.TemporaryDirectory(prefix="engine-") as name:
-            *outcome, peaks = run(options, engine, pathlib.Path(name))
-        failures, line = judge(engine, *outcome, peaks)
+            *outcome, server = run(options, engine, pathlib.Path(name))
+        failures, line = judge(engine, *outcome, server)
         print(line if not failures else f"{engine}: failed: {'; '.join(failures)}", flush=True)
         if failures:
             print("its last lines:", *outcome[1].splitlines()[-40:], sep="\n  ")
