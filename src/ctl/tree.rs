@@ -8,7 +8,7 @@ use crate::model::escaped;
 use crate::output::{Failure, print};
 use crate::process::{self, Proportional};
 use crate::top::columns::{Column, left, right, table};
-use crate::top::tables;
+use crate::top::{tables, width};
 use clap::Args;
 use pyhost_ledger::{AccountFigures, header::Header, header::ProcessState, header::command_line};
 use pyhost_os::{bytes::Bytes, clock, duration, terminal_text::plain};
@@ -123,7 +123,7 @@ pub fn list_killed(options: &KilledOptions, directory: &Path) -> Result<(), Fail
     let members = ordered(members.collect());
     print(&match options.json {
         true => to_json(&members, Sums::default(), None),
-        false => table(COLUMNS, &members, None, u16::MAX).text(),
+        false => table(COLUMNS, &members, None, width()).text(),
     })
 }
 
@@ -299,16 +299,16 @@ fn bytes(bytes: Option<u64>) -> Span<'static> {
 
 const COLUMNS: &[Column<Member>] = &[
     right("PID", 8, 0, |it| it.name.to_string().into()),
-    right("TIME", 9, 0, |it| {
+    right("TIME", 9, 4, |it| {
         it.seconds.map_or("-".into(), |it| tables::clock(it).into())
     }),
     right("LIVE", 11, 0, |it| bytes(it.live)),
-    right("PEAK", 11, 0, |it| bytes(it.peak)),
-    right("PRIVATE", 11, 0, |it| bytes(it.memory.map(|of| of.private))),
+    right("PEAK", 11, 2, |it| bytes(it.peak)),
+    right("PRIVATE", 11, 3, |it| bytes(it.memory.map(|of| of.private))),
     right("PSS", 11, 0, |it| {
         bytes(it.memory.map(|of| of.proportional))
     }),
-    right("RESIDENT", 11, 0, |it| {
+    right("RESIDENT", 11, 5, |it| {
         bytes(it.memory.map(|of| of.resident))
     }),
     left("ROLE", 7, |it| it.role.into()),
@@ -328,7 +328,7 @@ const COLUMNS: &[Column<Member>] = &[
 ];
 
 fn to_text(members: &[Member], sums: Sums, most: Option<Most>) -> String {
-    let mut text = table(COLUMNS, members, None, u16::MAX).text();
+    let mut text = table(COLUMNS, members, None, width()).text();
     let Sums { live, memory } = sums;
     let [live, private, proportional] = [live, memory.private, memory.proportional].map(Bytes);
     let running = members

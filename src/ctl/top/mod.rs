@@ -136,13 +136,18 @@ fn watch(
     }
 }
 
+/// The columns of standard output: those of a terminal, and no end of them for a program that reads it.
+pub fn width() -> u16 {
+    let size = std::io::stdout()
+        .is_terminal()
+        .then(crossterm::terminal::size);
+    size.and_then(Result::ok)
+        .map_or(u16::MAX, |(columns, _)| columns)
+}
+
 /// `--once`: the hosts that run, a line each, with whole command lines.
 fn list(directory: &Path) -> Result<(), Failure> {
-    // As wide as the terminal; all for a program that reads it.
-    let is_terminal = std::io::stdout().is_terminal();
-    let columns = is_terminal.then(crossterm::terminal::size);
-    let columns = columns.and_then(|size| size.ok());
-    let columns = columns.map(|(columns, _)| usize::from(columns));
+    let columns = usize::from(width());
     let hosts = find::running(directory)?.hosts;
     let lengths = hosts.iter().map(|host| host.name.to_string().len());
     let wide = lengths.max().unwrap_or(0).max(8);
@@ -168,11 +173,7 @@ fn list(directory: &Path) -> Result<(), Failure> {
         let mut row = format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
         let most = shown(host.peak_resident);
         row += &format!("{most:>11} {cap:>17} {refused:>8}  {command}");
-        match columns {
-            Some(most) => text.extend(row.chars().take(most)),
-            None => text += &row,
-        }
-        text.push('\n');
+        text.extend(row.chars().take(columns).chain(['\n']));
     }
     print(&text)
 }
