@@ -101,7 +101,7 @@ def make_root(version, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--python", default="3.11", metavar="VERSION")
-    parser.add_argument("--processor", default=os.uname().machine, metavar="NAME", help="default: this machine's")
+    parser.add_argument("--processor", default=os.uname().machine, choices=["x86_64", "aarch64"], help="default: this machine's")
     options = parser.parse_args()
     print(make_root(options.python, targets.find(f"{options.processor}-unknown-linux-musl")))
 
