@@ -190,6 +190,35 @@ def middleware():
     assert asyncio.run(ask_async(9 * MIB)) == (503, b"1")
 
 
+def while_another_thread_collects():
+    """The collector waits in a finalizer of another thread: what is far beyond the budget is refused all the same."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    class Waits:
+        def __del__(self):
+            waits.set()
+            go_on.wait()
+
+    def collect():
+        cycle = Waits()
+        cycle.own = cycle
+        del cycle
+        gc.collect()
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    waits.wait()
+    try:
+        with pyhost.budget("8M"):
+            assert is_refused(bytearray, 100 * MIB)
+        with pyhost.budget("8M") as budget:
+            assert is_refused(lambda: ["%d is a string" % number for number in range(1_000_000)])
+            assert budget.peak_bytes < 24 * MIB, budget.peak_bytes
+    finally:
+        go_on.set()
+        thread.join()
+
+
 def misuse():
     budget = pyhost.budget(1 << 20)
     assert budget.name is None and budget.live_bytes == 0
@@ -231,6 +260,7 @@ asyncio.run(tasks())
 threads()
 fork()
 middleware()
+while_another_thread_collects()
 misuse()
 lines()
 print("ran")

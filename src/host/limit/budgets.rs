@@ -3,7 +3,8 @@
 //! The unit is the value of a context variable, so a task, a callback and a greenlet have their own. A large request is refused where it is
 //! made. For a small one the thread has its error at its next safe point, if the unit still runs there: never in a task that comes
 //! next. A thread that has no safe point, and an event loop in another thread than the main one, get null; but not where CPython would lose the
-//! error, and not while the collector runs finalizers, which may be anybody's. Until then requests are met.
+//! error, and not while the collector runs finalizers, which may be anybody's, as long as the unit is not far beyond its budget. Until then
+//! requests are met.
 //!
 //! The functions that the heap calls run inside the allocator: they do not allocate, lock or panic.
 
@@ -64,7 +65,10 @@ const LARGE: usize = 64 << 10;
 const ATTEMPTS: u8 = 3;
 
 fn refuses(unit: &UnitFigures, account: Account, size: usize, may_be_refused: bool) -> bool {
-    if frames::is_finalizing() || is_collecting() || !is_due(unit) {
+    // Another thread may be the one that collects, and wait in a finalizer.
+    let beyond = (size as u64).max(unit.live.saturating_sub(unit.ceiling()));
+    let is_spared = is_collecting() && beyond <= unit.room();
+    if frames::is_finalizing() || is_spared || !is_due(unit) {
         return false;
     }
     // Libraries end the process for null.
