@@ -88,7 +88,7 @@ fn bytes(bytes: u64) -> Span<'static> {
     Bytes(bytes).to_string().into()
 }
 
-fn maybe(found: Option<u64>) -> Span<'static> {
+pub fn maybe(found: Option<u64>) -> Span<'static> {
     found.map_or(nothing(), bytes)
 }
 
