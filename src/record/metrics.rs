@@ -275,13 +275,9 @@ impl<W: Write> Samples<'_, W> {
             separator = ',';
         }
         if let Some(process) = process {
-            if let Some(Member {
-                service,
-                role,
-                worker,
-            }) = process.member
-            {
-                let service = Label(service);
+            if let Some(member) = process.member {
+                let (service, role) = (Label(member.service), member.role);
+                let worker = member.worker;
                 write!(
                     self.out,
                     "{separator}service=\"{service}\",role=\"{role}\",worker=\"{worker}\""
