@@ -1,7 +1,7 @@
 //! Facts about a running process, from `/proc`.
 
 use pyhost_ledger::header::Header;
-use pyhost_os::{calls, process::small_file, process::stat_fields};
+use pyhost_os::{calls, clock, process::small_file, process::stat_fields};
 use pyhost_record::directory::{self, Here, Identity};
 use std::sync::atomic::Ordering::Relaxed;
 use std::{collections::HashMap, ffi::OsString};
@@ -89,12 +89,7 @@ pub struct Process {
 
 /// All processes that run, by their ids.
 pub fn all() -> HashMap<i32, Process> {
-    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let uptime: f64 = uptime
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0.0);
+    let uptime = clock::nanoseconds(libc::CLOCK_BOOTTIME) as f64 / 1e9;
     let ticks_per_second = calls::sysconf(libc::_SC_CLK_TCK) as f64;
     let process = |name: OsString| {
         let id = name.to_str()?.parse().ok()?;
@@ -120,12 +115,9 @@ pub fn all() -> HashMap<i32, Process> {
 /// The words of a process's command line.
 pub fn words(pid: i32) -> Vec<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = line
-        .split(|&byte| byte == 0)
-        .filter(|word| !word.is_empty());
-    words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
+    let line = String::from_utf8_lossy(&line);
+    let words = line.split('\0').filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 /// Seconds of processor time that a process has taken: fields 14 and 15 of `/proc/PID/stat`.

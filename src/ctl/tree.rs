@@ -8,13 +8,13 @@ use crate::model::escaped;
 use crate::output::{Failure, print};
 use crate::process::{self, Proportional};
 use crate::top::columns::{Column, left, right, table};
-use crate::top::{tables, width};
+use crate::top::tables::{clock, maybe};
+use crate::top::width;
 use clap::Args;
-use pyhost_ledger::{AccountFigures, header::Header, header::ProcessState, header::command_line};
-use pyhost_os::{bytes::Bytes, clock, duration, terminal_text::plain};
+use pyhost_ledger::{AccountFigures, header::Header, header::command_line};
+use pyhost_os::{bytes::Bytes, duration, terminal_text::plain};
 use pyhost_record::directory::{self, ARCHIVE, Entry, Here};
 use pyhost_record::{Killed, Record, metrics::Pid, was_killed};
-use ratatui::text::Span;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{fmt::Write, path::Path, thread};
 
-/// The least time between two looks, and how many times the duration of one it is at least.
-const PAUSE: (Duration, u32) = (Duration::from_millis(100), 1);
+/// The least time between two looks, which is as long as one takes at least.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The bounds of `--for`.
 const TIMES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(168 * 3600)];
 
@@ -48,6 +48,7 @@ pub struct TreeOptions {
 }
 
 /// A process of a tree.
+#[derive(Default)]
 struct Member {
     name: Pid,
     start: u64,
@@ -88,7 +89,7 @@ pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
                 *most = (bytes, seconds);
             }
         }
-        let pause = PAUSE.0.max(look.elapsed() * PAUSE.1);
+        let pause = PAUSE.max(look.elapsed());
         match options.time {
             Some(time) if begin.elapsed() + pause < time => thread::sleep(pause),
             _ => break sums,
@@ -219,22 +220,10 @@ fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
     let identity = &entry.identity;
     let namespace =
         (identity.pid_namespace != directory::pid_namespace()).then_some(identity.pid_namespace);
-    let until = match (header.ended(), header.state().0) {
-        (0, ProcessState::Running) if !runs => None,
-        (0, _) => Some(clock::now()),
-        (ended, _) => Some(ended),
-    };
-    let seconds = |until: u64| until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000;
-    let is_forked = header.forked.load(Relaxed) != 0;
-    let inherited = if is_forked {
-        header.inherited.load(Relaxed)
-    } else {
-        0
-    };
+    let own = |bytes: u64| Some(bytes.saturating_sub(header.inherited().unwrap_or(0)));
     let total = &record.snapshot;
-    let accounts = total
-        .accounts()
-        .filter(|(account, _)| record.is_active(*account));
+    let active = total.accounts().filter(|row| record.is_active(row.0));
+    let accounts = active.map(|(account, figures)| (account.name(), *figures));
     Member {
         name: Pid {
             namespace,
@@ -245,17 +234,14 @@ fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
             namespace,
             id: header.parent.load(Relaxed),
         },
-        role: if is_forked { "fork" } else { "host" },
+        role: header.inherited().map_or("host", |_| "fork"),
         ended: Some(Killed(header).to_string()),
         command: header.whole_command(),
-        seconds: until.map(seconds),
-        live: Some(total.total_live_bytes.saturating_sub(inherited)),
-        peak: Some(total.total_peak_bytes.saturating_sub(inherited)),
-        accounts: accounts
-            .map(|(account, figures)| (account.name(), *figures))
-            .collect(),
-        memory: None,
-        depth: 0,
+        seconds: header.lasted(runs).map(|it| it / 1_000_000_000),
+        live: own(total.total_live_bytes),
+        peak: own(total.total_peak_bytes),
+        accounts: accounts.collect(),
+        ..Member::default()
     }
 }
 
@@ -265,14 +251,10 @@ fn of_program(id: i32, process: &process::Process) -> Member {
         start: process.start,
         parent: of_id(process.parent),
         role: "program",
-        ended: None,
         command: command_line(process::words(id), ""),
         seconds: Some(process.seconds),
-        live: None,
-        peak: None,
-        accounts: Vec::new(),
         memory: Proportional::of(id),
-        depth: 0,
+        ..Member::default()
     }
 }
 
@@ -293,37 +275,25 @@ fn ordered(mut members: Vec<Member>) -> Vec<Member> {
     done
 }
 
-fn bytes(bytes: Option<u64>) -> Span<'static> {
-    bytes.map_or("-".into(), |bytes| Bytes(bytes).to_string().into())
-}
-
 const COLUMNS: &[Column<Member>] = &[
     right("PID", 8, 0, |it| it.name.to_string().into()),
     right("TIME", 9, 4, |it| {
-        it.seconds.map_or("-".into(), |it| tables::clock(it).into())
+        it.seconds.map_or("-".into(), |it| clock(it).into())
     }),
-    right("LIVE", 11, 0, |it| bytes(it.live)),
-    right("PEAK", 11, 2, |it| bytes(it.peak)),
-    right("PRIVATE", 11, 3, |it| bytes(it.memory.map(|of| of.private))),
+    right("LIVE", 11, 0, |it| maybe(it.live)),
+    right("PEAK", 11, 2, |it| maybe(it.peak)),
+    right("PRIVATE", 11, 3, |it| maybe(it.memory.map(|of| of.private))),
     right("PSS", 11, 0, |it| {
-        bytes(it.memory.map(|of| of.proportional))
+        maybe(it.memory.map(|of| of.proportional))
     }),
     right("RESIDENT", 11, 5, |it| {
-        bytes(it.memory.map(|of| of.resident))
+        maybe(it.memory.map(|of| of.resident))
     }),
     left("ROLE", 7, |it| it.role.into()),
     left("COMMAND", 14, |it| {
-        let how = it
-            .ended
-            .as_ref()
-            .map_or(String::new(), |how| format!("{how}: "));
-        format!(
-            "{:indent$}{how}{}",
-            "",
-            plain(&it.command),
-            indent = 2 * it.depth
-        )
-        .into()
+        let how = it.ended.as_ref().map(|how| format!("{how}: "));
+        let (indent, how) = ("  ".repeat(it.depth), how.unwrap_or_default());
+        format!("{indent}{how}{}", plain(&it.command)).into()
     }),
 ];
 
@@ -331,13 +301,11 @@ fn to_text(members: &[Member], sums: Sums, most: Option<Most>) -> String {
     let mut text = table(COLUMNS, members, None, width()).text();
     let Sums { live, memory } = sums;
     let [live, private, proportional] = [live, memory.private, memory.proportional].map(Bytes);
-    let running = members
-        .iter()
-        .filter(|member| member.ended.is_none())
-        .count();
+    let running = members.iter().filter(|it| it.ended.is_none());
     let _ = writeln!(
         text,
-        "{running} processes run: {live} live, {private} private, {proportional} PSS"
+        "{} processes run: {live} live, {private} private, {proportional} PSS",
+        running.count()
     );
     if let Some([live, proportional]) = most {
         let shown = |(bytes, seconds): (u64, f64), what| {

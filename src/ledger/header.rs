@@ -11,7 +11,7 @@
 
 use crate::layout::{UNIT, Zeros, stored};
 use pyhost_os::terminal_text::{leading_text, whole_letters};
-use pyhost_os::{process::cgroup, signals::signal_words};
+use pyhost_os::{clock, process::cgroup, signals::signal_words};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
@@ -360,9 +360,18 @@ impl Header {
         (known(&self.resident), known(&self.resident_peak))
     }
 
-    /// When it ended, in nanoseconds of `CLOCK_REALTIME`; 0 if it has not.
-    pub fn ended(&self) -> u64 {
-        self.ended.load(Relaxed)
+    /// Nanoseconds from the start to the end, or to now if it `runs`; `None` if nobody noted its end.
+    pub fn lasted(&self, runs: bool) -> Option<u64> {
+        let until = match self.ended.load(Relaxed) {
+            0 => runs.then(clock::now)?,
+            ended => ended,
+        };
+        Some(until.saturating_sub(self.started.load(Relaxed)))
+    }
+
+    /// Live bytes that a forked child began with; `None` of another process.
+    pub fn inherited(&self) -> Option<u64> {
+        (self.forked.load(Relaxed) == 1).then(|| self.inherited.load(Relaxed))
     }
 
     /// Records a refusal as a line, of which 512 bytes are kept.

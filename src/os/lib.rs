@@ -28,7 +28,8 @@ pub mod strings;
 pub mod system_call;
 pub mod terminal_text;
 
-/// The state of a module: a struct, and the one static value of it, each field with what it begins with.
+/// The state of a module: a struct, and the one static value of it, each field with what it begins with. With `thread static` each
+/// thread has a value of its own.
 #[macro_export]
 macro_rules! state {
     (
@@ -41,5 +42,15 @@ macro_rules! state {
 
         $(#[$doc])*
         $vis static $name: $type = $type { $($field: $value,)* };
+    };
+    (
+        $(#[$doc:meta])* thread static $name:ident: $type:ident {
+            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $value:expr,)*
+        }
+    ) => {
+        $(#[$doc])*
+        struct $type { $($(#[$field_doc])* $field: $kind,)* }
+
+        ::std::thread_local! { static $name: $type = const { $type { $($field: $value,)* } }; }
     };
 }

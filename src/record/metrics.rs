@@ -47,7 +47,7 @@ pub const COMMAND_BYTES: usize = 64;
 
 /// How a process is named, by a label's value and a word of `pyhostctl`'s: `17`, or `4026532198:17` for one of several pid
 /// namespaces, whose ids may be the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pid {
     /// Inode of the namespace, if it is not the reader's.
     pub namespace: Option<u64>,
@@ -275,13 +275,9 @@ impl<W: Write> Samples<'_, W> {
             separator = ',';
         }
         if let Some(process) = process {
-            if let Some(Member {
-                service,
-                role,
-                worker,
-            }) = process.member
-            {
-                let service = Label(service);
+            if let Some(member) = process.member {
+                let (service, role) = (Label(member.service), member.role);
+                let worker = member.worker;
                 write!(
                     self.out,
                     "{separator}service=\"{service}\",role=\"{role}\",worker=\"{worker}\""

@@ -141,7 +141,7 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
         }
         let bytes = watched.last.sum(site, View::Live).bytes();
         let age = Age::new(bytes, watched.last.age_seconds(site));
-        line.age = line.age.plus(age);
+        line.age += age;
         let at = |look: &Vec<AtMoment>| look.get(number).copied().unwrap_or_default();
         let since = |look| at(last).grown_since(at(look));
         let growth = since(first);

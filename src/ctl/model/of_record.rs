@@ -3,8 +3,7 @@
 use super::{Caps, Children, HostFacts, Process, Python, Report};
 use crate::process::{Usage, identity_of};
 use pyhost_ledger::header::{Header, ProcessState};
-use pyhost_os::clock::{self, Utc};
-use pyhost_os::signals::signal_name;
+use pyhost_os::{clock::Utc, signals::signal_name};
 use pyhost_record::describe::{SCHEMA, describe_accounts};
 use pyhost_record::{Record, directory::Here, json::Json};
 use serde_json::json;
@@ -61,12 +60,6 @@ impl Report {
 }
 
 fn process(header: &Header, alive: bool) -> Process {
-    let started = header.started.load(Relaxed);
-    let until = match header.ended() {
-        0 if alive => Some(clock::now()),
-        0 => None,
-        ended => Some(ended),
-    };
     let (ended_by, status) = match header.state() {
         (ProcessState::Running, _) => ("kill", None),
         (ProcessState::Exec, _) => ("exec", None),
@@ -74,7 +67,6 @@ fn process(header: &Header, alive: bool) -> Process {
         (ProcessState::Exhausted, status) => ("_exit", Some(status)),
         (ProcessState::Signalled, signal) => (signal_name(signal), None),
     };
-    let is_forked = header.forked.load(Relaxed) == 1;
     let (resident, peak, source) = match alive {
         true => {
             let usage = Usage::of(&identity_of(header), &Here::find());
@@ -90,10 +82,10 @@ fn process(header: &Header, alive: bool) -> Process {
         pid: Some(header.pid.load(Relaxed).into()),
         argv: header.argv(),
         command: Some(header.script.get()),
-        started: Some(Utc(started).to_string()),
-        forked: Some(is_forked),
-        inherited_live_bytes: is_forked.then(|| whole(header.inherited.load(Relaxed))),
-        wall_seconds: until.map(|until| until.saturating_sub(started) as f64 / 1e9),
+        started: Some(Utc(header.started.load(Relaxed)).to_string()),
+        forked: Some(header.inherited().is_some()),
+        inherited_live_bytes: header.inherited().map(whole),
+        wall_seconds: header.lasted(alive).map(|it| it as f64 / 1e9),
         ended_by: (!alive).then(|| ended_by.to_owned()),
         exit_status: status.filter(|_| !alive).map(i64::from),
         resident_bytes: resident.map(whole),

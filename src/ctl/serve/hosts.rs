@@ -26,8 +26,7 @@ impl Workers {
         let mut place = |host: &FoundHost| {
             let (identity, header) = (&host.entry.identity, host.record.header());
             let service = Some(header.service.get()).filter(|name| !name.is_empty())?;
-            let is_forked = header.forked.load(Relaxed) == 1;
-            let role = if is_forked { "fork" } else { "host" };
+            let role = header.inherited().map_or("host", |_| "fork");
             let kind = (service, role);
             let places = all.entry(kind.clone()).or_default();
             let own = places.iter().position(|it| it.as_ref() == Some(identity));
@@ -111,7 +110,7 @@ fn process<'a>(
         active: std::array::from_fn(|index| record.is_active(REPORTED[index])),
         caps,
         cap_age: header.cap_age(clock::monotonic()),
-        inherited: (header.forked.load(Relaxed) == 1).then(|| header.inherited.load(Relaxed)),
+        inherited: header.inherited(),
         resident: host.usage.resident,
         peak_resident: host.usage.peak_resident,
         started: header.started.load(Relaxed),

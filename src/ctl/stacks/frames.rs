@@ -2,6 +2,7 @@
 
 use crate::symbols::Place;
 use clap::ValueEnum;
+use derive_more::{Add, AddAssign};
 use pyhost_os::terminal_text::plain;
 use pyhost_sampler as sampler;
 use std::fmt::{self, Display};
@@ -73,7 +74,7 @@ pub struct Amount {
 }
 
 /// Bytes and their ages.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Add, AddAssign, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Age {
     bytes: f64,
     byte_seconds: f64,
@@ -93,14 +94,6 @@ impl Age {
     /// The mean in seconds. None if no byte's age is known.
     pub fn seconds(self) -> Option<f64> {
         (self.bytes > 0.0).then(|| self.byte_seconds / self.bytes)
-    }
-
-    /// The age of the bytes of both.
-    pub fn plus(self, other: Age) -> Age {
-        Age {
-            bytes: self.bytes + other.bytes,
-            byte_seconds: self.byte_seconds + other.byte_seconds,
-        }
     }
 }
 
@@ -148,7 +141,7 @@ impl Amount {
             bytes: self.bytes.checked_add(other.bytes)?,
             blocks: self.blocks.checked_add(other.blocks)?,
             square: self.square + other.square,
-            age: self.age.plus(other.age),
+            age: self.age + other.age,
         })
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::{find, output::Failure, process::Usage};
 use pyhost_ledger::{AccountFigures, Scope, Snapshot, header::ProcessState};
-use pyhost_os::clock;
 use pyhost_record::directory::{self, Entry, Here, Identity};
 use pyhost_record::{Record, SIZE, metrics::Pid};
 use std::path::{Path, PathBuf};
@@ -58,13 +57,8 @@ impl Use {
 impl SampledHost {
     /// A host of which nothing earlier is known.
     pub fn at_once(found: find::FoundHost) -> Self {
-        let header = found.record.header();
-        let until = match header.ended() {
-            0 => clock::now(),
-            ended => ended,
-        };
         SampledHost {
-            seconds: until.saturating_sub(header.started.load(Relaxed)) / 1_000_000_000,
+            seconds: found.record.header().lasted(true).unwrap_or(0) / 1_000_000_000,
             identity: found.entry.identity,
             record: found.record,
             resident: found.usage.resident,

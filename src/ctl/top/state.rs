@@ -113,9 +113,8 @@ impl View {
     }
 
     pub fn press(&mut self, key: impl Into<KeyEvent>) -> Step {
-        let KeyEvent {
-            code, modifiers, ..
-        } = key.into();
+        let key: KeyEvent = key.into();
+        let (code, modifiers) = (key.code, key.modifiers);
         let place = self.selected().unwrap_or(0);
         let last = self.hosts.len().saturating_sub(1);
         let has_control = modifiers == KeyModifiers::CONTROL;

@@ -10,7 +10,6 @@ use pyhost_ledger::{AccountFigures, REPORTED, Scope};
 use pyhost_os::{bytes::Bytes, terminal_text::plain};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// How many of the last marks are shown.
 const LAST_MARKS: u64 = 3;
@@ -88,7 +87,7 @@ fn bytes(bytes: u64) -> Span<'static> {
     Bytes(bytes).to_string().into()
 }
 
-fn maybe(found: Option<u64>) -> Span<'static> {
+pub fn maybe(found: Option<u64>) -> Span<'static> {
     found.map_or(nothing(), bytes)
 }
 
@@ -167,10 +166,10 @@ pub fn accounts(host: &SampledHost, width: u16) -> [ViewPart; 2] {
 /// The last marks, with the seconds from the start to them.
 fn marks(host: &SampledHost) -> Option<String> {
     let header = host.record.header();
-    let (count, started) = (header.marks(), header.started_monotonic.load(Relaxed));
+    let count = header.marks();
     let last = (count.saturating_sub(LAST_MARKS)..count).filter_map(|before| {
         let mark = header.mark_of(before + 1)?;
-        let seconds = mark.nanoseconds.saturating_sub(started) as f64 / 1e9;
+        let seconds = header.seconds_until(mark.nanoseconds);
         Some(format!("{} at {seconds:.1} s", plain(mark.name())))
     });
     let last: Vec<String> = last.collect();

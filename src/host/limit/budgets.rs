@@ -17,7 +17,7 @@ use crate::heap::UnitDecisions;
 use crate::heap::sampling::{self, UnitFigures, UnitNumber};
 use crate::ledger::{Account, Asker, LEDGER};
 use crate::limit::caps::cap_errors::{as_text, role};
-use crate::limit::caps::{self, How, Role};
+use crate::limit::caps::{self, Full, How, Role};
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -122,7 +122,7 @@ fn raised(unit: &UnitFigures, account: Account, size: usize, how: How) -> caps::
     sampling::note_error(unit.number, true);
     LEDGER.count_refusal(account);
     caps::record_payer(unit, account, size, how)
-        .unwrap_or_else(|| caps::record_budget(unit, account, size, how, frames::trace))
+        .unwrap_or_else(|| caps::record(Full::Budget(unit), account, size, how, frames::trace))
 }
 
 /// Whether the error of a shortage goes to another unit than the calling thread's, which has most. Any thread, also inside the allocator.

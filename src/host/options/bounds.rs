@@ -38,14 +38,10 @@ pub fn retain(values: &Values, bounded: bool) -> Result<Retention> {
 
 /// Refuses what does not go with a region, or without one.
 pub fn check_region(options: &Options) -> Result<()> {
-    let RegionSettings {
-        size,
-        lock,
-        huge_pages,
-    } = options.region;
-    if size.is_none() {
+    let region = &options.region;
+    if region.size.is_none() {
         return refuse_if(
-            lock || huge_pages,
+            region.lock || region.huge_pages,
             "--region: there is no region; expected a SIZE beside lock and huge-pages",
         );
     }

@@ -108,61 +108,55 @@ mod tests {
     #[test]
     fn what_pyhost_writes_is_known_and_nothing_else_is() {
         for run in [
-            "{\"schema\":\"pyhost-report/1\",\"partial\":false",
-            "{\"schema\":\"pyhost-report/2\"}",
-            "{\"timeline\":\"pyhost-timeline/1\",\"pid\":1",
-            "pyhost: Python 3.11.7, 0.26 s, exit status 0\n",
-            "pyhost: process 7 (x), 0.1 s: running or killed\n",
-            "# HELP pyhost_memory_bytes Live bytes\n",
-            "pyhcard1",
-            "<!DOCTYPE html>\n<meta name=\"generator\" content=\"pyhost\">\n<title>",
-            "4711 20000 obj 64 script.py:3 in f\n",
+            &b"{\"schema\":\"pyhost-report/1\",\"partial\":false"[..],
+            b"{\"schema\":\"pyhost-report/2\"}",
+            b"{\"timeline\":\"pyhost-timeline/1\",\"pid\":1",
+            b"pyhost: Python 3.11.7, 0.26 s, exit status 0\n",
+            b"pyhost: process 7 (x), 0.1 s: running or killed\n",
+            b"# HELP pyhost_memory_bytes Live bytes\n",
+            b"pyhcard1",
+            b"<!DOCTYPE html>\n<meta name=\"generator\" content=\"pyhost\">\n<title>",
+            b"4711 20000 obj 64 script.py:3 in f\n",
         ] {
-            let run = run.as_bytes();
-            assert!(is_ours(run) && !is_result(run), "{run:?}");
+            assert!(is_ours(run) && !is_result(run), "{}", run.escape_ascii());
         }
         for result in [
-            "<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">",
-            "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@0.1.0\"",
-            "<?xml version=\"1.0\" standalone=\"no\"?><svg><!--NOTES: pyhostctl 0.1.0-->",
-            "obj;<module> (/job.py:9);load (/job.py:3) 1000\n",
-            "obj;<module> (/job.py:9) 1000\nraw;",
-            "raw;outside of Python code 400\n",
-            "raw;stacks that the report leaves out 4\n",
+            &b"<!DOCTYPE html><html lang=\"en\"><head><meta name=\"generator\" content=\"pyhostctl 0.1.0\">"[..],
+            b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"pyhostctl@0.1.0\"",
+            b"<?xml version=\"1.0\" standalone=\"no\"?><svg><!--NOTES: pyhostctl 0.1.0-->",
+            b"obj;<module> (/job.py:9);load (/job.py:3) 1000\n",
+            b"obj;<module> (/job.py:9) 1000\nraw;",
+            b"raw;outside of Python code 400\n",
+            b"raw;stacks that the report leaves out 4\n",
+            b"\x1f\x8b\x08\x10\0\0\0\0\0\xffpyhostctl 0.1.0\0\xb5",
+            b"\x0a\x20\x0a\x02\x0a\0\x12\x10\x0a\x09pyhostctl\x12\x050.1.0",
         ] {
-            let result = result.as_bytes();
-            assert!(is_ours(result) && is_result(result), "{result:?}");
+            assert!(is_ours(result) && is_result(result), "{}", result.escape_ascii());
         }
         for other in [
-            "",
-            "print(1)\n",
-            "#!/usr/bin/env pyhost\n",
-            "import pyhost\n",
-            "{\"schema\":\"other/1\"}",
-            "{\"schema\":\"pyhost-reports\"}",
-            "<!DOCTYPE html><html><head><title>pyhostctl</title>",
-            "# HELP node_load1 x\n",
-            "pyhost: notes\n",
-            "1 2 3 4\n",
-            "4711 20000 obj\n",
-            "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"py-spy\"",
-            "<?xml version=\"1.0\"?><svg><!--NOTES: -->",
-            "obj;main;load 1000\n",
-            "native;name;value\nx;1;2\n",
-            "main;f (a.py:1) 7\n",
-            "obj\n",
+            &b""[..],
+            b"print(1)\n",
+            b"#!/usr/bin/env pyhost\n",
+            b"import pyhost\n",
+            b"{\"schema\":\"other/1\"}",
+            b"{\"schema\":\"pyhost-reports\"}",
+            b"<!DOCTYPE html><html><head><title>pyhostctl</title>",
+            b"# HELP node_load1 x\n",
+            b"pyhost: notes\n",
+            b"1 2 3 4\n",
+            b"4711 20000 obj\n",
+            b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"py-spy\"",
+            b"<?xml version=\"1.0\"?><svg><!--NOTES: -->",
+            b"obj;main;load 1000\n",
+            b"native;name;value\nx;1;2\n",
+            b"main;f (a.py:1) 7\n",
+            b"obj\n",
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xffpyhostctl 0.1.0\0",
+            b"\x1f\x8b\x08\x10",
+            b"\x12\x0a\x09pyhostctl\x12\x050.1.0",
+            b"\x0a\x08pyhostct\x12\x050.1.0",
         ] {
-            assert!(!is_ours(other.as_bytes()), "{other}");
+            assert!(!is_ours(other), "{}", other.escape_ascii());
         }
-        assert!(is_ours(
-            b"\x1f\x8b\x08\x10\0\0\0\0\0\xffpyhostctl 0.1.0\0\xb5"
-        ));
-        assert!(!is_ours(b"\x1f\x8b\x08\0\0\0\0\0\0\xffpyhostctl 0.1.0\0"));
-        assert!(!is_ours(b"\x1f\x8b\x08\x10"));
-        assert!(is_ours(
-            b"\x0a\x20\x0a\x02\x0a\0\x12\x10\x0a\x09pyhostctl\x12\x050.1.0"
-        ));
-        assert!(!is_ours(b"\x12\x0a\x09pyhostctl\x12\x050.1.0"));
-        assert!(!is_ours(b"\x0a\x08pyhostct\x12\x050.1.0"));
     }
 }

@@ -171,12 +171,8 @@ impl Chunks {
 
     /// Cuts a chunk down to `granules`, fewer than it has; the rest becomes a free chunk, which is not in the tree yet.
     pub fn split(&mut self, handle: Handle, granules: u32) -> Option<Handle> {
-        let Chunk {
-            start,
-            granules: whole,
-            ..
-        } = self[handle];
-        let rest = self.add(handle, start + granules, whole - granules)?;
+        let whole = self[handle];
+        let rest = self.add(handle, whole.start + granules, whole.granules - granules)?;
         self[handle].granules = granules;
         Some(rest)
     }

@@ -39,7 +39,7 @@
 use super::external;
 use super::limits;
 use super::python::{Notice, Python, Role, python};
-use super::refusal::{self, How, Refusal};
+use super::refusal::{self, Full, How, Refusal};
 use super::shortages::{self, Shortage};
 use crate::cpython::frames::CodePlace;
 use crate::heap::sampling::UnitFigures;
@@ -57,34 +57,36 @@ enum Stage {
     Notified,
 }
 
-/// A thread's part in a shortage. Plain cells without a destructor, as the heap's own.
-struct ThreadPart {
-    shortage: Cell<u64>,
-    state: Cell<Stage>,
-    /// The thread's live bytes when it came, or the least since its last error.
-    base: Cell<i64>,
-    /// Its live bytes at its last error.
-    height: Cell<i64>,
-    /// For a thread that is to be notified at a safe point: its live bytes from which on one of its requests is refused
-    /// instead.
-    patience: Cell<i64>,
-    place: Cell<CodePlace>,
-    attempts: Cell<u8>,
-    /// Refusals in a row between which the thread did next to nothing, and the blocks that it had
-    /// allocated at the last.
-    vain: Cell<u32>,
-    blocks: Cell<u64>,
-    /// `MemoryError`s of this thread that passed Python code and are gone: in all, at its last notification, and at its
-    /// last refusal.
-    errors: Cell<u64>,
-    errors_when_notified: Cell<u64>,
-    errors_at_refusal: Cell<u64>,
-    /// Whether the thread was ever notified.
-    given: Cell<bool>,
-    /// The refusal of which the thread is to be notified.
-    asked: Cell<(Account, usize)>,
-    /// The last refused request for a number, and whether it was made again.
-    number: Cell<Number>,
+pyhost_os::state! {
+    /// A thread's part in a shortage. Plain cells without a destructor, as the heap's own.
+    thread static PART: ThreadPart {
+        shortage: Cell<u64> = Cell::new(0),
+        state: Cell<Stage> = Cell::new(Stage::New),
+        /// The thread's live bytes when it came, or the least since its last error.
+        base: Cell<i64> = Cell::new(0),
+        /// Its live bytes at its last error.
+        height: Cell<i64> = Cell::new(0),
+        /// For a thread that is to be notified at a safe point: its live bytes from which on one of its requests is refused
+        /// instead.
+        patience: Cell<i64> = Cell::new(0),
+        place: Cell<CodePlace> = Cell::new(CodePlace::Nowhere),
+        attempts: Cell<u8> = Cell::new(0),
+        /// Refusals in a row between which the thread did next to nothing, and the blocks that it had
+        /// allocated at the last.
+        vain: Cell<u32> = Cell::new(0),
+        blocks: Cell<u64> = Cell::new(0),
+        /// `MemoryError`s of this thread that passed Python code and are gone: in all, at its last notification, and at its
+        /// last refusal.
+        errors: Cell<u64> = Cell::new(0),
+        errors_when_notified: Cell<u64> = Cell::new(0),
+        errors_at_refusal: Cell<u64> = Cell::new(0),
+        /// Whether the thread was ever notified.
+        given: Cell<bool> = Cell::new(false),
+        /// The refusal of which the thread is to be notified.
+        asked: Cell<(Account, usize)> = Cell::new((Account::Raw, 0)),
+        /// The last refused request for a number, and whether it was made again.
+        number: Cell<Number> = Cell::new(Number { asked: 0, blocks: 0, is_repeated: false }),
+    }
 }
 
 /// A refused request for a number: its size, and the blocks that the thread had allocated then.
@@ -111,32 +113,6 @@ impl ThreadPart {
             }
         }
     }
-}
-
-thread_local! {
-    static PART: ThreadPart = const {
-        ThreadPart {
-            shortage: Cell::new(0),
-            state: Cell::new(Stage::New),
-            base: Cell::new(0),
-            height: Cell::new(0),
-            patience: Cell::new(0),
-            place: Cell::new(CodePlace::Nowhere),
-            attempts: Cell::new(0),
-            vain: Cell::new(0),
-            blocks: Cell::new(0),
-            errors: Cell::new(0),
-            errors_when_notified: Cell::new(0),
-            errors_at_refusal: Cell::new(0),
-            given: Cell::new(false),
-            asked: Cell::new((Account::Raw, 0)),
-            number: Cell::new(Number {
-                asked: 0,
-                blocks: 0,
-                is_repeated: false,
-            }),
-        }
-    };
 }
 
 /// Safe points that the main thread may miss before a request is refused.
@@ -364,7 +340,7 @@ pub fn record_payer(
     shortage.note_raised();
     let bound = LEDGER.bound(scope);
     shortage.note_error(bound, LEDGER.cap(scope).unwrap_or(0) as i64 - bound);
-    Some(record(scope, account, asked, how, Some(*unit), python))
+    Some(record(scope, account, asked, how, Some(unit), python))
 }
 
 /// Keeps the last refusal, and leaves the dossier of a shortage's first. A library may end the process for null.
@@ -373,10 +349,10 @@ fn record(
     account: Account,
     asked: usize,
     how: How,
-    payer: Option<UnitFigures>,
+    payer: Option<&UnitFigures>,
     python: &Python,
 ) -> Refusal {
-    let refusal = refusal::record(scope, account, asked, how, payer, python.trace);
+    let refusal = refusal::record(Full::Cap(scope, payer), account, asked, how, python.trace);
     let has_dossier = shortages::of(scope).has_dossier.swap(true, Relaxed);
     if !has_dossier || (python.loses_errors)() {
         (python.first_refusal)(&refusal);

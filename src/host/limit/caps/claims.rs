@@ -84,7 +84,7 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
         }
         // A system call has made this process, without what is done at a fork; or one that shares its memory was here.
         if let Some(entry) = shares.entry_of(id) {
-            tree::replace_entry(entry);
+            tree::set_entry(own, entry);
             return Some(entry);
         }
         tree::begin_child(tree::height().unwrap_or(0));
@@ -92,7 +92,7 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     let enter = || shares.enter(id, own_mark());
     let again = || free_ended(shares, 0, false).then(enter).flatten();
     let entry = enter().or_else(again)?;
-    if tree::set_entry(entry) {
+    if tree::set_entry(0, entry) {
         let (left, cap) = (shares.share(entry), shares.cap());
         // Not so much that the next ones could not begin.
         let part = cap.saturating_sub(shares.sum()) / PART;

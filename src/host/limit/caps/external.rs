@@ -12,7 +12,7 @@
 //! The state is of the process and has no lock: two threads that decide at once post at most twice.
 
 use super::python::{Notice, Python, python};
-use super::refusal::{How, Refusal};
+use super::refusal::{Full, How, Refusal};
 use super::zone::{another, has_room, is_at_work, mapped, zone};
 use super::{limits, refusal, watch};
 use crate::cpython::frames::CodePlace;
@@ -83,23 +83,15 @@ pyhost_os::state! {
     }
 }
 
-/// A thread's last refused request of a library: of a map, or of native memory. Plain cells without a destructor, as the heap's own.
-struct Refused {
-    /// In nanoseconds of the monotonic clock; 0 if nothing was refused, or if a larger map was granted since.
-    time: Cell<u64>,
-    bytes: Cell<usize>,
-    /// The refusal's number; 0 if it was not recorded.
-    number: Cell<u64>,
-}
-
-thread_local! {
-    static REFUSED: Refused = const {
-        Refused {
-            time: Cell::new(0),
-            bytes: Cell::new(0),
-            number: Cell::new(0),
-        }
-    };
+pyhost_os::state! {
+    /// A thread's last refused request of a library: of a map, or of native memory. Plain cells without a destructor, as the heap's own.
+    thread static REFUSED: Refused {
+        /// In nanoseconds of the monotonic clock; 0 if nothing was refused, or if a larger map was granted since.
+        time: Cell<u64> = Cell::new(0),
+        bytes: Cell<usize> = Cell::new(0),
+        /// The refusal's number; 0 if it was not recorded.
+        number: Cell<u64> = Cell::new(0),
+    }
 }
 
 /// For how long after a refusal its thread may end the process on its account, in nanoseconds: before polars does, it reads its
@@ -353,13 +345,8 @@ pub(super) fn note_refused(bytes: usize, number: u64) {
 /// The refusal on whose account the calling thread ends the process by `abort`: of a map or of native memory, a moment ago. A map's
 /// is recorded if it was not. Any thread, also inside a signal handler.
 pub(super) fn aborts(python: &Python) -> Option<Refusal> {
-    let (time, bytes, known) = REFUSED.with(|refused| {
-        (
-            refused.time.get(),
-            refused.bytes.get(),
-            refused.number.get(),
-        )
-    });
+    let of_thread = |it: &Refused| (it.time.get(), it.bytes.get(), it.number.get());
+    let (time, bytes, known) = REFUSED.with(of_thread);
     if time == 0 || clock::monotonic().saturating_sub(time) > LAST_WORDS {
         return None;
     }
@@ -384,8 +371,12 @@ fn refuse(limit: u64, bytes: usize) -> u64 {
 }
 
 fn record(number: u64, bytes: usize, limit: u64, charged: i64, how: How, python: &Python) {
-    let charged = charged.max(0) as u64;
-    let refusal = refusal::record_external(number, bytes, limit, charged, how, python.trace);
+    let full = Full::Limit {
+        number,
+        limit,
+        charged: charged.max(0) as u64,
+    };
+    let refusal = refusal::record(full, Account::Mapped, bytes, how, python.trace);
     if !ERROR.has_dossier[usize::from(how == How::Null)].swap(true, Relaxed) {
         (python.first_refusal)(&refusal);
     }

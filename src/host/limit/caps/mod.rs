@@ -35,7 +35,7 @@ pub use join::join;
 pub use limits::{CodeBlockLimit, LimitError, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
 pub use python::{Notice, Python, Role, connect};
-pub use refusal::{How, Refusal, last, record_budget};
+pub use refusal::{Full, How, Refusal, last, record};
 pub use settings::{CapSettings, CapSize, OWNED, Rule, Rules, Share};
 pub use start::start;
 pub use watch::measure_maps_by;
@@ -187,7 +187,7 @@ pub fn rests() {
 /// before. Inside the heap's gate.
 fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
     if let Some(python) = python() {
-        let refusal = refusal::record_region(size, account, asked, How::Null, python.trace);
+        let refusal = record(Full::Region(size), account, asked, How::Null, python.trace);
         if is_first {
             (python.first_refusal)(&refusal);
         }
@@ -199,9 +199,8 @@ fn region_is_full(size: u64, account: Account, asked: usize, is_first: bool) {
 #[cold]
 pub fn no_thread_in_region(size: u64, need: u64) {
     if let Some(python) = python() {
-        let bytes = need as usize;
-        let refusal =
-            refusal::record_region(size, Account::Native, bytes, How::NoThread, python.trace);
+        let (full, bytes) = (Full::Region(size), need as usize);
+        let refusal = record(full, Account::Native, bytes, How::NoThread, python.trace);
         if refusal::is_first_thread() {
             (python.first_refusal)(&refusal);
         }

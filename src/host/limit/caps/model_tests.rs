@@ -477,9 +477,7 @@ impl Model<'_> {
         let is_spared = in_import || is_serving || is_handling || is_innocent;
         let seen = self.meets(scope);
         seen.had_error |= is_handling;
-        let Seen {
-            had_error, number, ..
-        } = *seen;
+        let (had_error, number) = (seen.had_error, seen.number);
         let posted = thread
             .posted
             .filter(|posted| posted.0 == before && before != 0);

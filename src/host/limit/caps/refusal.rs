@@ -192,85 +192,53 @@ pub(super) fn next() -> u64 {
     STATE.count.fetch_add(1, AcqRel) + 1
 }
 
+/// What has no room for a request.
+#[derive(Clone, Copy)]
+pub enum Full<'a> {
+    /// The cap of a scope; with the unit that has most, if that pays for it.
+    Cap(Scope, Option<&'a UnitFigures>),
+    /// The region, of so many bytes.
+    Region(u64),
+    /// A unit's budget.
+    Budget(&'a UnitFigures),
+    /// The limit that `--cap auto` follows, or a cap that counts maps: libraries have grown close to it. An error that is raised
+    /// for a refused map has its number.
+    Limit {
+        number: u64,
+        limit: u64,
+        charged: u64,
+    },
+}
+
 /// Keeps a refusal of this moment as the last one.
-pub(super) fn record(
-    scope: Scope,
-    account: Account,
-    bytes: usize,
-    how: How,
-    payer: Option<UnitFigures>,
-    trace: Trace,
-) -> Refusal {
-    let refusal = Refusal {
-        budget: payer,
-        ..now(next(), scope, account, bytes, how)
+pub fn record(full: Full<'_>, account: Account, bytes: usize, how: How, trace: Trace) -> Refusal {
+    let (number, scope) = match full {
+        Full::Cap(scope, _) => (next(), scope),
+        Full::Limit { number, .. } => (number, Scope::Total),
+        Full::Region(_) | Full::Budget(_) => (next(), Scope::Total),
     };
-    kept(refusal, trace)
-}
-
-/// Keeps, as the last refusal, that libraries have grown close to the limit that `--cap auto` follows, or to a cap that counts
-/// maps. An error that is raised for a refused map has its number.
-pub(super) fn record_external(
-    number: u64,
-    bytes: usize,
-    limit: u64,
-    charged: u64,
-    how: How,
-    trace: Trace,
-) -> Refusal {
-    let now = now(number, Scope::Total, Account::Mapped, bytes, how);
-    let refusal = match watch::held() {
-        None => now,
-        group => Refusal {
-            cap: limit,
-            live: charged,
-            limit: None,
-            group,
-            ..now
-        },
-    };
-    kept(refusal, trace)
-}
-
-/// Keeps as the last refusal a request that the region of `size` bytes has no room for.
-pub(super) fn record_region(
-    size: u64,
-    account: Account,
-    bytes: usize,
-    how: How,
-    trace: Trace,
-) -> Refusal {
-    let refusal = Refusal {
-        cap: size,
-        limit: None,
-        group: None,
-        tree: None,
-        is_region: true,
-        ..now(next(), Scope::Total, account, bytes, how)
-    };
-    kept(refusal, trace)
-}
-
-/// Keeps as the last refusal a request that a unit's budget has no room for.
-pub fn record_budget(
-    unit: &UnitFigures,
-    account: Account,
-    bytes: usize,
-    how: How,
-    trace: Trace,
-) -> Refusal {
-    let refusal = Refusal {
-        cap: unit.budget,
-        live: unit.live,
-        maps: 0,
-        limit: None,
-        budget: Some(*unit),
-        group: None,
-        tree: None,
-        is_region: false,
-        ..now(next(), Scope::Total, account, bytes, how)
-    };
-    kept(refusal, trace)
+    let mut refusal = now(number, scope, account, bytes, how);
+    match full {
+        Full::Cap(_, payer) => refusal.budget = payer.copied(),
+        Full::Limit { limit, charged, .. } => {
+            if let group @ Some(_) = watch::held() {
+                (refusal.cap, refusal.live) = (limit, charged);
+                (refusal.limit, refusal.group) = (None, group);
+            }
+        }
+        Full::Region(size) => {
+            (refusal.cap, refusal.is_region) = (size, true);
+            (refusal.limit, refusal.group, refusal.tree) = (None, None, None);
+        }
+        Full::Budget(unit) => {
+            (refusal.cap, refusal.live, refusal.maps) = (unit.budget, unit.live, 0);
+            (refusal.budget, refusal.is_region) = (Some(*unit), false);
+            (refusal.limit, refusal.group, refusal.tree) = (None, None, None);
+        }
+    }
+    refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
+    STATE.last.set(&refusal);
+    refusal
 }
 
 /// A refusal of this moment, without a traceback.
@@ -302,11 +270,4 @@ fn now(number: u64, scope: Scope, account: Account, bytes: usize, how: How) -> R
         trace: [0; TRACE],
         trace_length: 0,
     }
-}
-
-/// Adds the traceback and keeps the refusal as the last one.
-fn kept(mut refusal: Refusal, trace: Trace) -> Refusal {
-    refusal.trace_length = trace(&mut refusal.trace).min(TRACE);
-    STATE.last.set(&refusal);
-    refusal
 }

@@ -59,14 +59,9 @@ pub(super) fn entry() -> usize {
     STATE.entry.load(SeqCst)
 }
 
-/// Puts the process's own entry in the place of another's.
-pub(super) fn replace_entry(entry: usize) {
-    STATE.entry.store(entry, SeqCst);
-}
-
-/// Gives the process its entry. Returns whether it had none.
-pub(super) fn set_entry(entry: usize) -> bool {
-    (STATE.entry.compare_exchange(0, entry, SeqCst, SeqCst)).is_ok()
+/// Gives the process its entry in the place of `former`, 0 if it had none. Returns whether no other thread has done so.
+pub(super) fn set_entry(former: usize, entry: usize) -> bool {
+    (STATE.entry.compare_exchange(former, entry, SeqCst, SeqCst)).is_ok()
 }
 
 /// How high live bytes and maps may go; `None` without a tree.

@@ -341,38 +341,28 @@ pub(super) fn read(force: bool, look: impl FnOnce(u64, i64)) -> bool {
         None => follow_maps(live, time),
     };
     let is_read = reading.is_some();
-    if let Some(reading) = reading {
-        let Reading {
-            limit,
-            left,
-            by_charge,
-            charged,
-            others,
-            untouched,
-            settled,
-        } = reading;
-        STATE
-            .next_bytes
-            .store(live + (left / STEP).max(LEAST_STEP), Relaxed);
-        let wait = (left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
+    if let Some(it) = reading {
+        let step = (it.left / STEP).max(LEAST_STEP);
+        STATE.next_bytes.store(live + step, Relaxed);
+        let wait = (it.left / SPEED).clamp(INTERVAL.0, INTERVAL.1);
         STATE.next_time.store(time + wait, Relaxed);
         // What other threads are granted meanwhile still counts.
-        count_no_longer(settled);
-        STATE.left.store(by_charge, Relaxed);
+        count_no_longer(it.settled);
+        STATE.left.store(it.by_charge, Relaxed);
         // Mapped memory that was never touched may be touched without a notice.
-        let may_touch = charges.is_some() || untouched > zone::zone(limit) / 4;
-        let (untouched, near) = match zone::is_at_work(limit) && may_touch {
-            true => (untouched, zone::near(limit)),
+        let may_touch = charges.is_some() || it.untouched > zone::zone(it.limit) / 4;
+        let (untouched, near) = match zone::is_at_work(it.limit) && may_touch {
+            true => (it.untouched, zone::near(it.limit)),
             false => (0, NEAR),
         };
-        STATE
-            .is_near
-            .store(left.min(by_charge - untouched) < near, Relaxed);
-        let before = STATE.external.swap(charged - live, Relaxed);
-        let has_grown = charges.is_some() || before < charged - live;
+        let left = it.left.min(it.by_charge - untouched);
+        STATE.is_near.store(left < near, Relaxed);
+        let external = it.charged - live;
+        let before = STATE.external.swap(external, Relaxed);
+        let has_grown = charges.is_some() || before < external;
         STATE.has_grown.store(has_grown, Relaxed);
-        STATE.others.store(others, Relaxed);
-        look(limit, by_charge);
+        STATE.others.store(it.others, Relaxed);
+        look(it.limit, it.by_charge);
     }
     STATE.busy.store(false, Release);
     is_read

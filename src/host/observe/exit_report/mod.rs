@@ -244,7 +244,7 @@ fn report<'a>(
         now,
         at_end: left.map(|left| left.ledger),
         started: HEADER.started.load(Relaxed),
-        inherited: (HEADER.forked.load(Relaxed) == 1).then(|| HEADER.inherited.load(Relaxed)),
+        inherited: HEADER.inherited(),
         at_peak,
         at_resident_peak: resident_peak::highest().filter(|_| peak::has_begun()),
         wall_seconds,

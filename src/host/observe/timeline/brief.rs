@@ -12,7 +12,7 @@ use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
 use crate::{bytes::Bytes, errno::Errno, header::ProcessState, process};
 use pyhost_os::file::{self, Fd, FdPlace};
-use pyhost_os::{clock, forks::Child, signals::signal_name, terminal_text::whole_letters};
+use pyhost_os::{forks::Child, signals::signal_name, terminal_text::whole_letters};
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
@@ -186,13 +186,8 @@ impl Display for Brief<'_> {
         let snapshot = self.0;
         let pid = HEADER.pid.load(Relaxed);
         let command = STATE.command.get().map_or("", String::as_str);
-        let started = HEADER.started.load(Relaxed);
         let (state, status) = HEADER.state();
-        let until = match HEADER.ended() {
-            0 => clock::now(),
-            ended => ended,
-        };
-        let seconds = until.saturating_sub(started) as f64 / 1e9;
+        let seconds = HEADER.lasted(true).unwrap_or(0) as f64 / 1e9;
         write!(out, "pyhost: process {pid} ({command}), {seconds:.1} s: ")?;
         match state {
             ProcessState::Running => writeln!(out, "running or killed")?,

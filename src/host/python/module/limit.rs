@@ -62,16 +62,11 @@ fn enter(limiter: This<'_, Limiter>) -> Returned<'_> {
     let text = "limit: its block is running already; expected one limit for each block";
     gil.ensure(is_closed, Kind::Runtime, text)?;
     let limit = caps::CodeBlockLimit::here(limiter.bytes);
-    match caps::enter(limiter.scope, limit, limiter.with_maps, heap::slot()) {
-        Ok(number) => {
-            limiter.open.set(Some(number));
-            Ok(limiter.object().to_owned())
-        }
-        Err(_) => {
-            let text = "limit: too many are open; expected at most 64 at a time";
-            Err(limiter.gil().raise(Kind::Runtime, text))
-        }
-    }
+    let number = caps::enter(limiter.scope, limit, limiter.with_maps, heap::slot());
+    let text = "limit: too many are open; expected at most 64 at a time";
+    let number = number.map_err(|_| gil.raise(Kind::Runtime, text))?;
+    limiter.open.set(Some(number));
+    Ok(limiter.object().to_owned())
 }
 
 fn exit(limiter: This<'_, Limiter>) -> Returned<'_> {
