@@ -49,6 +49,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
     if shows {
         sampling::with(|samples| leaks::look_at_types(gil, samples));
     }
+    let has_run = has_run(gil);
     sampling::finish();
     let mut left = Left {
         time: resident_peak::time(),
@@ -58,7 +59,7 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
         guards: guards::figures(),
         resident: resident().now,
         big_blocks: big_blocks::big_blocks(),
-        has_run: has_run(gil),
+        has_run,
         parts: None,
     };
     if shows && let Some(parts) = STATE.parts.take() {
@@ -73,8 +74,10 @@ fn of_this_moment(gil: Gil<'_>, shows: bool) -> Left {
 
 /// Whether a script or a module was found: CPython gives `__main__` the loader of its code, and keeps an error of an import before that.
 fn has_run(gil: Gil<'_>) -> bool {
+    // By its dictionary: a look for an attribute may leave the name's block in the interpreter's cache.
     let main = gil.loaded(c"__main__");
-    let loader = main.and_then(|main| or_none(main.attribute(c"__loader__")));
+    let own = main.and_then(|main| or_none(main.module_dictionary()));
+    let loader = own.and_then(|own| own.item(c"__loader__"));
     let loaders = loader.zip(gil.of_sys(c"__loader__"));
     gil.of_sys(c"last_type").is_some() || !loaders.is_some_and(|(own, first)| own.is(&first))
 }
