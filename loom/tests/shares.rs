@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// The page of a tree whose cap is three units, with an entry for each of three processes.
 fn page() -> Arc<Page> {
     let page = Page {
-        words: (0..8).map(|_| AtomicU64::new(0)).collect(),
+        words: (0..10).map(|_| AtomicU64::new(0)).collect(),
         granted: Cell::new(0),
     };
-    page.shares().open(3 * UNIT);
+    page.shares().set_cap(3 * UNIT, None);
     for id in 1..=3 {
-        assert_eq!(page.shares().enter(id, 1), Some(id as usize));
+        assert_eq!(page.shares().enter(id, 1), Some(id as usize + 1));
     }
     Arc::new(page)
 }
@@ -35,20 +35,20 @@ impl Page {
         Shares(&self.words)
     }
 
-    /// Claims so many units for an entry; how many it got.
-    fn claim(&self, entry: usize, least: u64, want: u64) -> u64 {
+    /// Claims so many units for a process; how many it got. Its entry is the next number.
+    fn claim(&self, id: usize, least: u64, want: u64) -> u64 {
         let got = self
             .shares()
-            .claim(entry, least * UNIT, want * UNIT, 3 * UNIT)
+            .claim(id + 1, least * UNIT, want * UNIT, 3 * UNIT)
             / UNIT;
         self.granted.set(self.granted.get() + got);
         assert!(self.granted.get() <= 3, "above the cap");
         got
     }
 
-    fn give_back(&self, entry: usize, units: u64) {
+    fn give_back(&self, id: usize, units: u64) {
         self.granted.set(self.granted.get() - units);
-        self.shares().give_back(entry, units * UNIT);
+        self.shares().give_back(id + 1, units * UNIT);
     }
 }
 
@@ -97,7 +97,7 @@ fn the_share_of_one_that_has_ended_is_freed_once() {
                 // A process that comes new.
                 page.shares()
                     .enter(4, 1)
-                    .map(|entry| page.claim(entry, 1, 1))
+                    .map(|entry| page.claim(entry - 1, 1, 1))
             }
         });
         frees(&page);
