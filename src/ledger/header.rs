@@ -326,8 +326,7 @@ impl Header {
     fn kills(&self) -> Option<u64> {
         let mut path = [0; 32 * 8 + 1];
         self.group_events.bytes(&mut path[..32 * 8]);
-        let path = CStr::from_bytes_until_nul(&path).ok()?;
-        (!path.is_empty()).then(|| cgroup::out_of_memory_kills(path))?
+        cgroup::out_of_memory_kills(CStr::from_bytes_until_nul(&path).ok()?)
     }
 
     /// How it ended, in words, if it runs no more.

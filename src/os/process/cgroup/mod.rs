@@ -119,14 +119,14 @@ fn limits(group: &Group) -> Vec<GroupLimit> {
     found
 }
 
+/// The files that count out-of-memory kills, of version 1 and 2.
+const EVENTS: [&str; 2] = ["memory.oom_control", "memory.events"];
+
 /// The file that counts the out-of-memory kills of the nearest memory cgroup that has one. Allocates.
 pub fn events() -> Option<PathBuf> {
     let groups = mounts::groups(Path::new("/"));
     let files = groups.iter().flat_map(|group| {
-        let name = match group.version {
-            Version::V1 => "memory.oom_control",
-            Version::V2 => "memory.events",
-        };
+        let name = EVENTS[usize::from(group.version == Version::V2)];
         group.folders().map(move |folder| folder.join(name))
     });
     files.into_iter().find(|path| path.is_file())
@@ -134,7 +134,9 @@ pub fn events() -> Option<PathBuf> {
 
 /// How many processes the kernel has killed for want of memory in the group with that file. None if it does not say.
 pub fn out_of_memory_kills(events: &CStr) -> Option<u64> {
-    // Opening another file might have effects.
+    // Opening another file might have effects: the path may be forged.
+    let name = events.to_bytes().rsplit(|&byte| byte == b'/').next()?;
+    EVENTS.iter().find(|it| it.as_bytes() == name)?;
     let mode = file::status_of(events, 0).ok()?.st_mode;
     let mut text = [0; 512];
     let is_regular = mode & libc::S_IFMT == libc::S_IFREG;
