@@ -139,12 +139,16 @@ pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option
     )))
 }
 
+/// The files of a directory and of its archive, of hosts that run or not.
+pub fn all_files(directory: &Path) -> impl Iterator<Item = Entry> {
+    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
+    folders.into_iter().filter_map(Result::ok).flatten()
+}
+
 /// The file of a process: of the host that runs, else of the one that was killed last.
 pub fn of_process(name: &Pid, directory: &Path) -> Result<PathBuf, Failure> {
     let here = Here::find();
-    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
-    let found = folders.into_iter().filter_map(Result::ok).flatten();
-    let found = found.filter(|entry| name.fits(&entry.identity));
+    let found = all_files(directory).filter(|entry| name.fits(&entry.identity));
     let (alive, ended): (Vec<_>, Vec<_>) = found.partition(|entry| entry.is_alive(&here));
     let candidates = match alive.is_empty() {
         true => ended,

@@ -13,7 +13,7 @@ use crate::top::width;
 use clap::Args;
 use pyhost_ledger::{AccountFigures, header::Header, header::command_line};
 use pyhost_os::{bytes::Bytes, duration, terminal_text::plain};
-use pyhost_record::directory::{self, ARCHIVE, Entry, Here};
+use pyhost_record::directory::{self, Entry, Here};
 use pyhost_record::{Killed, Record, metrics::Pid, was_killed};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -192,9 +192,7 @@ fn of_id(id: i32) -> Pid {
 
 /// The files of hosts that were killed.
 fn killed(directory: &Path, here: &Here) -> impl Iterator<Item = (Entry, Record)> {
-    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
-    let ended = folders.into_iter().filter_map(Result::ok).flatten();
-    let ended = ended.filter(|entry| !entry.is_alive(here));
+    let ended = find::all_files(directory).filter(|entry| !entry.is_alive(here));
     let records = ended.filter_map(|entry| Some((Record::read(&entry.path).ok()?, entry)));
     let killed = records.filter(|(record, _)| was_killed(record.header()));
     killed.map(|(record, entry)| (entry, record))
@@ -209,7 +207,6 @@ fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Proce
     Member {
         name,
         parent: Pid { id, ..name },
-        ended: None,
         memory: shown.and_then(|_| Proportional::of(name.id)),
         ..member
     }
@@ -234,8 +231,8 @@ fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
             namespace,
             id: header.parent.load(Relaxed),
         },
-        role: header.inherited().map_or("host", |_| "fork"),
-        ended: Some(Killed(header).to_string()),
+        role: header.role(),
+        ended: (!runs).then(|| Killed(header).to_string()),
         command: header.whole_command(),
         seconds: header.lasted(runs).map(|it| it / 1_000_000_000),
         live: own(total.total_live_bytes),

@@ -374,6 +374,11 @@ impl Header {
         (self.forked.load(Relaxed) == 1).then(|| self.inherited.load(Relaxed))
     }
 
+    /// `fork` of a forked child, else `host`.
+    pub fn role(&self) -> &'static str {
+        self.inherited().map_or("host", |_| "fork")
+    }
+
     /// Records a refusal as a line, of which 512 bytes are kept.
     pub fn set_refusal(&self, text: &str) {
         self.refusal.set(text);

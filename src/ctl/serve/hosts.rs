@@ -23,11 +23,10 @@ impl Workers {
         for place in all.values_mut().flatten() {
             *place = place.take().filter(runs);
         }
-        let mut place = |host: &FoundHost| {
+        let place = |host: &FoundHost| {
             let (identity, header) = (&host.entry.identity, host.record.header());
             let service = Some(header.service.get()).filter(|name| !name.is_empty())?;
-            let role = header.inherited().map_or("host", |_| "fork");
-            let kind = (service, role);
+            let kind = (service, header.role());
             let places = all.entry(kind.clone()).or_default();
             let own = places.iter().position(|it| it.as_ref() == Some(identity));
             let free = || places.iter().position(Option::is_none);
@@ -36,14 +35,7 @@ impl Workers {
             places[place] = Some(identity.clone());
             Some((kind, place))
         };
-        // Those that have a place keep it, whatever their order.
-        let mut found: Vec<_> = hosts.iter().map(|_| None).collect();
-        let mut order: Vec<usize> = (0..hosts.len()).collect();
-        order.sort_by_key(|&index| hosts[index].entry.identity.start_ticks);
-        for index in order {
-            found[index] = place(&hosts[index]);
-        }
-        found
+        hosts.iter().map(place).collect()
     }
 }
 
@@ -54,13 +46,13 @@ pub fn metrics_of(found: &Found, form: Form, workers: &Workers) -> String {
     let namespace = directory::pid_namespace();
     let members = workers.places(&found.hosts);
     let hosts = found.hosts.iter().zip(&texts).zip(&members);
-    let processes = hosts.map(|((host, texts), member)| Process {
-        member: (member.as_ref()).map(|((service, role), worker)| Member {
+    let processes = hosts.map(|((host, texts), member)| {
+        let member = member.as_ref().map(|((service, role), worker)| Member {
             service,
             role,
             worker: *worker,
-        }),
-        ..process(host, texts, namespace)
+        });
+        process(host, texts, member, namespace)
     });
     let processes: Vec<Process<'_>> = processes.collect();
     let machine = Machine {
@@ -89,6 +81,7 @@ fn texts(header: &Header) -> (String, [String; ABOUT.len()]) {
 fn process<'a>(
     host: &'a FoundHost,
     (command, about): &'a (String, [String; ABOUT.len()]),
+    member: Option<Member<'a>>,
     namespace: u64,
 ) -> Process<'a> {
     let (record, header) = (&host.record, host.record.header());
@@ -102,7 +95,7 @@ fn process<'a>(
             namespace: other,
             id: host.entry.identity.pid,
         }),
-        member: None,
+        member,
         command,
         about: about.each_ref().map(String::as_str),
         now: &record.snapshot,
