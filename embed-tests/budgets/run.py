@@ -23,7 +23,6 @@ import http.client
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -92,12 +91,6 @@ def units(options, kind, seed, variables):
     return None
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def ask(port, path):
     """The status of a request, and whether it may be tried again; None without an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -115,7 +108,7 @@ def ask(port, path):
 def served(options, name, folder):
     """Asks a server; what is wrong, or None."""
     packages, command, suffixes = SERVERS[name]
-    port = free_port()
+    port = make.free_port()
     command = [options.pyhost.resolve(), *[part.format(port=port) for part in command]]
     log = folder / "log"
     with open(log, "wb") as out:

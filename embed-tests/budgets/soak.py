@@ -29,7 +29,7 @@ import time
 import urllib.parse
 import urllib.request
 
-from run import GUNICORN, ask, environment, free_port
+from run import GUNICORN, ask, environment, make
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -89,7 +89,7 @@ def soak(options, folder, processes):
     """Yields what is wrong."""
     live, log = folder / "live", folder / "log"
     controller = [options.pyhost.resolve().with_name("pyhostctl"), "--dir", live]
-    port, metrics, prometheus = free_port(), free_port(), free_port()
+    port, metrics, prometheus = (make.free_port() for _ in range(3))
     host = [options.pyhost.resolve(), f"--live={live}", "--service", "soak", "--recycle-at", "96M"]
     gunicorn = [part.format(port=port) for part in GUNICORN]
     with open(log, "wb") as out:

@@ -22,6 +22,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -49,6 +50,13 @@ def parse(arguments):
     which.add_argument("--list", action="store_true", help="print the numpy-* names that this Python has")
     which.add_argument("name", nargs="?", metavar="NAME", help="such as numpy-2.4 or suites-numpy-2.4")
     return parser.parse_args(arguments)
+
+
+def free_port():
+    """Returns a port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def clean_environment():

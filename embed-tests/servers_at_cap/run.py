@@ -19,7 +19,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -74,12 +73,6 @@ def parse(arguments):
     parser.add_argument("--slice", action="store_true", help=f"one run of {', '.join(SLICE)}")
     parser.add_argument("--logs", type=pathlib.Path, help="a folder that keeps the servers' output")
     return parser.parse_args(arguments)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class OverHttp:
@@ -148,7 +141,7 @@ class Server:
         if is_celery:
             for part in ("new", "queue", "control", "results"):
                 (folder / part).mkdir()
-        port = free_port()
+        port = make.free_port()
         command = [part.format(port=port) for part in command]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([str(options.pyhost.resolve()), *(limit or ("--cap", cap)), *command], cwd=folder,

@@ -21,7 +21,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -51,17 +50,11 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Service:
     """uvicorn under the host, its output in a file."""
 
     def __init__(self, options, packages, folder):
-        self.port = free_port()
+        self.port = make.free_port()
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYHOST"))}
         environment["PYTHONPATH"] = str(packages)
