@@ -619,6 +619,33 @@ fn hostile_files_of_a_directory_are_passed_over() {
 }
 
 #[test]
+fn all_users_are_those_of_the_default_directories() {
+    let none = folder("none");
+    let users = ["pyhost-4000000001", "pyhost-4000000002", "pyhost-x"];
+    let directories = users.map(|name| Path::new("/dev/shm").join(name));
+    for directory in &directories {
+        if let Err(error) = std::fs::create_dir_all(directory) {
+            return skipped(format!("'{}': {error}", directory.display()));
+        }
+    }
+    let hosts = [0, 1, 2].map(|number| Obedient::start(&directories[number], &[]));
+    let listed = |run: Run| {
+        let stdout = run.args(["top", "--once"]).ok().stdout;
+        let pids = hosts.iter().map(|host| format!(" {} ", host.pid()));
+        pids.map(|pid| stdout.contains(&pid)).collect::<Vec<_>>()
+    };
+    let all = Run::program(PYHOSTCTL).arg("--all-users");
+    assert_eq!(listed(all), [true, true, false]);
+    let two = Run::program(PYHOSTCTL).at("--dir=", &directories[0]);
+    let two = two.at("--dir=", &none).at("--dir=", &directories[2]);
+    assert_eq!(listed(two), [true, false, true]);
+    drop(hosts);
+    for directory in directories {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
+
+#[test]
 fn another_users_files_are_refused() {
     #[allow(unsafe_code)]
     // SAFETY: no arguments.

@@ -14,6 +14,18 @@ fn a_tree_of_all_kinds_of_processes_adds_up_to_what_the_kernel_says() {
 }
 
 #[test]
+fn lines_and_leaks_of_a_tree_count_each_block_once() {
+    let directory = folder("worker-lines");
+    let live = format!("--live={}", directory.display());
+    let run = Run::host().arg(live).arg("--lines=4K");
+    let run = run
+        .arg(script("worker_lines.py"))
+        .arg(PYHOSTCTL)
+        .arg(&directory);
+    assert_eq!(run.timeout(120).ok().stdout, "ok\n");
+}
+
+#[test]
 fn a_process_that_is_in_no_tree_is_an_error() {
     let directory = folder("no-tree");
     let run = Run::program(PYHOSTCTL).arg("--dir").arg(&directory);

@@ -4,18 +4,20 @@
 //! `--live`: it goes when the process's file has gone (see `directory::forget_baselines`). A later
 //! one takes the place of an earlier, whole or not at all.
 
+use crate::document::Document;
+use crate::find::{self, Directories};
 use crate::output::{Failure, print};
-use crate::{document::Document, find};
 use pyhost_os::errno::Errno;
 use pyhost_os::file::{self, Fd};
-use pyhost_record::directory::{self, Identity};
+use pyhost_record::directory::{self, ARCHIVE, Identity};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Keeps the accounts of a process that runs.
-pub fn keep(word: &str, directory: &Path) -> Result<(), Failure> {
-    let path = find::path_of(word, directory)?;
+pub fn keep(word: &str, directories: &Directories) -> Result<(), Failure> {
+    let path = find::path_of(word, directories)?;
+    let directory = directory_of(&path);
     let document = Document::read(&path)?;
     let identity = identity_of(&path)?;
     if !document.is_running() {
@@ -44,6 +46,16 @@ fn write(directory: &Fd, kept: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// The directory that a host's file is in, or whose archive has it.
+fn directory_of(path: &Path) -> &Path {
+    let mut folders = path.ancestors().skip(1);
+    let is_archive = |folder: &&Path| folder.ends_with(ARCHIVE);
+    match folders.find(|folder| !is_archive(folder)) {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
 fn identity_of(path: &Path) -> Result<Identity, Failure> {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(Identity::of_file_name).ok_or_else(|| {
@@ -53,7 +65,8 @@ fn identity_of(path: &Path) -> Result<Identity, Failure> {
 }
 
 /// The baseline of a process, which `word` named and whose file is at `path`.
-pub fn of(word: &str, path: &Path, directory: &Path) -> Result<PathBuf, Failure> {
+pub fn of(word: &str, path: &Path) -> Result<PathBuf, Failure> {
+    let directory = directory_of(path);
     let place = directory::baseline(directory, &identity_of(path)?);
     match place.exists() {
         true => Ok(place),

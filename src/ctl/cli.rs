@@ -1,5 +1,6 @@
 //! The command line of `pyhostctl`, as clap reads it.
 
+use crate::find::Directories;
 use crate::{
     convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top, tree,
 };
@@ -19,9 +20,13 @@ use std::path::PathBuf;
     disable_help_subcommand = true
 )]
 pub struct Cli {
-    /// The directory of --live [default: $PYHOST_LIVE, or --live=on]
+    /// A directory of --live, also several [default: $PYHOST_LIVE, or --live=on]
     #[arg(long, value_name = "DIR", global = true)]
-    dir: Option<PathBuf>,
+    dir: Vec<PathBuf>,
+
+    /// The default directories of all users
+    #[arg(long, global = true, conflicts_with = "dir")]
+    all_users: bool,
 
     /// The command.
     #[command(subcommand)]
@@ -29,12 +34,13 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The directory that the hosts' files are in.
-    pub fn directory(&self) -> PathBuf {
+    /// The directories that the hosts' files are in.
+    pub fn directories(&self) -> Directories {
         let variable = || Setting::of(&std::env::var_os("PYHOST_LIVE")?);
-        match &self.dir {
-            Some(path) => path.clone(),
-            None => variable().unwrap_or(Setting::On).directory(),
+        match &self.dir[..] {
+            _ if self.all_users => Directories::OfAllUsers,
+            [] => Directories::These(vec![variable().unwrap_or(Setting::On).directory()]),
+            given => Directories::These(given.to_vec()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! it is read, and it is read up to a bound. An error is one line. Numbers and texts are those of the file:
 //! the code that prints them makes the texts plain.
 
+use crate::find::Directories;
 use crate::model::{Report, SampledLines};
 use crate::{find::path_of, output::Failure, process::identity_of, summary::Summary};
 use pyhost_os::clock;
@@ -133,7 +134,7 @@ pub struct Input {
 
 impl Input {
     /// Reads the report of a file in JSON, of standard input (`-`), or of the ledger of a host.
-    pub fn read(what: &str, directory: &Path) -> Result<Input, Failure> {
+    pub fn read(what: &str, directories: &Directories) -> Result<Input, Failure> {
         let (name, file, document) = if what == "-" {
             let refuse = |what| Failure(format!("standard input {what}"));
             let text = text_of(std::io::stdin().lock()).map_err(refuse)?;
@@ -141,7 +142,7 @@ impl Input {
             let document = Document::Report(report, text);
             ("standard input".to_owned(), None, document)
         } else {
-            let path = path_of(what, directory)?;
+            let path = path_of(what, directories)?;
             let document = Document::read(&path)?;
             let is_report = matches!(document, Document::Report(..));
             let name = format!("'{}'", path.display());

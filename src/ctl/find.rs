@@ -3,12 +3,66 @@
 use crate::{output::Failure, process::Usage};
 use pyhost_record::directory::{self, ARCHIVE, Entry, Here, Identity, SUFFIX, pid_namespace};
 use pyhost_record::{Record, Unreadable, metrics::Pid};
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{collections::HashSet, ffi::OsStr, fmt::Display, io, os::unix::ffi::OsStrExt};
+use std::{borrow::Cow, collections::HashSet, ffi::OsStr, io, os::unix::ffi::OsStrExt};
 
 /// How long a host may take to fill the file that it has just created.
 const FILLING: Duration = Duration::from_millis(2);
+
+/// Where the files of hosts are.
+#[derive(Clone)]
+pub enum Directories {
+    These(Vec<PathBuf>),
+    /// The default directories of all users.
+    OfAllUsers,
+}
+
+impl Directories {
+    /// Those that there are now.
+    pub fn paths(&self) -> Cow<'_, [PathBuf]> {
+        match self {
+            Directories::These(paths) => paths.into(),
+            Directories::OfAllUsers => directory::default_directories().into(),
+        }
+    }
+
+    /// Those of other users that the caller may not read, with the system's reason.
+    pub fn unreadable(&self) -> Vec<(PathBuf, io::Error)> {
+        let error = |path: PathBuf| Some((path.clone(), std::fs::read_dir(path).err()?));
+        match self {
+            Directories::These(_) => Vec::new(),
+            Directories::OfAllUsers => self.paths().iter().cloned().filter_map(error).collect(),
+        }
+    }
+
+    /// The files of hosts: of those that run, and of some that were killed.
+    pub fn files(&self) -> Vec<Entry> {
+        Self::entries(self.paths().iter().cloned())
+    }
+
+    /// The same, and those of the archive.
+    pub fn all_files(&self) -> Vec<Entry> {
+        let paths = self.paths();
+        Self::entries(paths.iter().flat_map(|it| [it.clone(), it.join(ARCHIVE)]))
+    }
+
+    fn entries(folders: impl Iterator<Item = PathBuf>) -> Vec<Entry> {
+        let entries = folders.filter_map(|folder| directory::entries(&folder).ok());
+        entries.flatten().collect()
+    }
+}
+
+impl Display for Directories {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Directories::These(paths) = self else {
+            return out.write_str("the default directories of all users");
+        };
+        let names = paths.iter().map(|it| format!("'{}'", it.display()));
+        out.write_str(&names.collect::<Vec<_>>().join(" and "))
+    }
+}
 
 /// A host that runs.
 pub struct FoundHost {
@@ -27,17 +81,21 @@ pub struct Found {
     pub unreadable_files: u64,
 }
 
-/// Finds the hosts of a directory that run. A directory that does not exist has none.
+/// Finds the hosts that run. A directory that does not exist has none, nor one of another user that cannot be read.
 ///
-/// The directory is its user's, but its files may be torn, of another version, or forged: no file
+/// A directory is its user's, but its files may be torn, of another version, or forged: no file
 /// stops the search, and no process is found twice.
-pub fn running(directory: &Path) -> Result<Found, Failure> {
-    let paths = match files(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Failure::unreadable(directory, &error));
+pub fn running(directories: &Directories) -> Result<Found, Failure> {
+    let mut paths = Vec::new();
+    for directory in directories.paths().iter() {
+        match (files(directory), directories) {
+            (Ok(found), _) => paths.extend(found),
+            (Err(error), Directories::These(_)) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::unreadable(directory, &error));
+            }
+            _ => {}
         }
-        found => found.unwrap_or_default(),
-    };
+    }
     let here = Here::find();
     let mut hosts = Vec::new();
     let unreadable = read(paths, &here, &mut hosts);
@@ -112,7 +170,11 @@ pub fn runs_no_more(name: impl Display) -> Failure {
 }
 
 /// Of the files that a process id may mean, the one of the process that started last; None without any.
-pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option<Entry>, Failure> {
+pub fn choose(
+    id: i32,
+    mut found: Vec<Entry>,
+    directories: &Directories,
+) -> Result<Option<Entry>, Failure> {
     /// How many are named.
     const NAMED: usize = 8;
     found.sort_by_key(|entry| std::cmp::Reverse(entry.identity.start_ticks));
@@ -133,40 +195,37 @@ pub fn choose(id: i32, mut found: Vec<Entry>, directory: &Path) -> Result<Option
         more => format!(" and {more} more"),
     };
     Err(Failure(format!(
-        "process id {id} is ambiguous in '{}': {}{more}; expected one of these names, or a file",
-        directory.display(),
+        "process id {id} is ambiguous in {}: {}{more}; expected one of these names, or a file",
+        directories,
         named.join(", ")
     )))
 }
 
-/// The files of a directory and of its archive, of hosts that run or not.
-pub fn all_files(directory: &Path) -> impl Iterator<Item = Entry> {
-    let folders = [directory, &directory.join(ARCHIVE)].map(directory::entries);
-    folders.into_iter().filter_map(Result::ok).flatten()
-}
-
 /// The file of a process: of the host that runs, else of the one that was killed last.
-pub fn of_process(name: &Pid, directory: &Path) -> Result<PathBuf, Failure> {
+pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Failure> {
     let here = Here::find();
-    let found = all_files(directory).filter(|entry| name.fits(&entry.identity));
+    let found = directories
+        .all_files()
+        .into_iter()
+        .filter(|entry| name.fits(&entry.identity));
     let (alive, ended): (Vec<_>, Vec<_>) = found.partition(|entry| entry.is_alive(&here));
     let candidates = match alive.is_empty() {
         true => ended,
         false => alive,
     };
-    match choose(name.id, candidates, directory)? {
+    match choose(name.id, candidates, directories)? {
         Some(entry) => Ok(entry.path),
         None => Err(Failure(format!(
-            "no host with process id {name} in '{}'; expected one that was started with --live",
-            directory.display()
+            "no host with process id {name} in {}; expected one that was started with --live",
+            directories
         ))),
     }
 }
 
 /// The file that a word of the command line names: a process's, or a path.
-pub fn path_of(word: &str, directory: &Path) -> Result<PathBuf, Failure> {
+pub fn path_of(word: &str, directories: &Directories) -> Result<PathBuf, Failure> {
     match word.parse() {
-        Ok(name) => of_process(&name, directory),
+        Ok(name) => of_process(&name, directories),
         Err(_) => Ok(PathBuf::from(word)),
     }
 }
@@ -192,11 +251,19 @@ mod tests {
         let of_second: Pid = "2:1".parse().unwrap();
         assert!(one.fits(&entry(2, 5).identity) && of_second.fits(&entry(2, 5).identity));
         assert!(!of_second.fits(&entry(3, 5).identity));
-        let chosen = |entries: Vec<Entry>| choose(1, entries, Path::new("d")).ok().flatten();
+        let chosen = |entries: Vec<Entry>| {
+            choose(1, entries, &Directories::These(Vec::new()))
+                .ok()
+                .flatten()
+        };
         assert!(chosen(vec![]).is_none());
         let last = chosen(vec![entry(2, 5), entry(2, 9), entry(2, 7)]).unwrap();
         assert_eq!(last.identity.start_ticks, 9);
-        let several = choose(1, vec![entry(2, 5), entry(3, 1)], Path::new("d"));
+        let several = choose(
+            1,
+            vec![entry(2, 5), entry(3, 1)],
+            &Directories::These(Vec::new()),
+        );
         let Failure(text) = several.err().unwrap();
         assert!(text.contains("2:1 (), 3:1 ()"), "{text}");
     }

@@ -1,7 +1,7 @@
 //! The readers of foreign bytes: each reads them or refuses them in one line, nothing panics, and the output holds only letters and
 //! line ends. The fuzz targets call the functions; the tests give them what is mutated by a fixed seed.
 
-use crate::html::{self, lines::Baseline};
+use crate::html::{self, lines::Baseline, page::with};
 use crate::model::{Report, SampledLines};
 use crate::stacks::tests::{assert_plain, mutated, sample_value};
 use crate::{convert, document::text_of, stacks::Stacks, summary::Summary, symbols::Symbols};
@@ -135,7 +135,11 @@ fn show_report(text: &str) -> usize {
 fn page_of(text: &str, before: Option<&str>) -> Result<String, String> {
     let baseline = |text| Baseline::new(Box::new(Report::of_json(text)?));
     let baseline = before.map(baseline).transpose()?;
-    html::page::page(&Report::of_json(text)?, text, None, baseline.as_ref())
+    html::page::page(
+        &Report::of_json(text)?,
+        text,
+        &with(None, baseline.as_ref()),
+    )
 }
 
 /// Draws a timeline, or refuses it in a line.
@@ -144,7 +148,7 @@ pub fn timeline(bytes: &[u8]) {
     match html::timeline::Timeline::of_text(&text) {
         Ok(timeline) => {
             let report = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true);
-            html::page::page(&report, &report.to_json(), Some(&timeline), None).unwrap();
+            html::page::page(&report, &report.to_json(), &with(Some(&timeline), None)).unwrap();
         }
         Err(error) => assert_eq!(error.lines().count(), 1, "{error}"),
     }

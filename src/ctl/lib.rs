@@ -46,20 +46,24 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, Failure> {
-    let directory = &cli.directory();
+    let directories = &cli.directories();
+    for (path, error) in directories.unreadable() {
+        let Failure(text) = Failure::unreadable(&path, &error);
+        let _ = writeln!(std::io::stderr(), "pyhostctl: {}", plain(&text));
+    }
     match &cli.command {
-        Command::Top(options) => top::run(options, directory)?,
-        Command::Tree(options) => tree::run(options, directory)?,
-        Command::Killed(options) => tree::list_killed(options, directory)?,
-        Command::Diff(options) => diff::run(options, directory)?,
-        Command::Serve(options) => serve::run(options, directory)?,
+        Command::Top(options) => top::run(options, directories)?,
+        Command::Tree(options) => tree::run(options, directories)?,
+        Command::Killed(options) => tree::list_killed(options, directories)?,
+        Command::Diff(options) => diff::run(options, directories)?,
+        Command::Serve(options) => serve::run(options, directories)?,
         Command::InstallKernel(options) => kernel::run(options)?,
-        Command::Report(options) => report::run(options, directory)?,
-        Command::Lines(options) => lines::run(options, directory)?,
-        Command::Html(options) => html::run(options, directory)?,
-        Command::Leaks(options) => return leaks::run(options, directory).map(ExitCode::from),
+        Command::Report(options) => report::run(options, directories)?,
+        Command::Lines(options) => lines::run(options, directories)?,
+        Command::Html(options) => html::run(options, directories)?,
+        Command::Leaks(options) => return leaks::run(options, directories).map(ExitCode::from),
         Command::Symbolize(options) => symbolize::run(options)?,
-        Command::Convert(options) => convert::run(options, directory)?,
+        Command::Convert(options) => convert::run(options, directories)?,
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,9 +1,9 @@
 //! `pyhostctl report`: the reports of processes that run or were killed, made of their files, and reports as tables.
 
+use crate::find::Directories;
 use crate::output::{Failure, print};
 use crate::{document::Document, find, model::escaped};
 use clap::Args;
-use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct ReportOptions {
@@ -18,10 +18,10 @@ pub struct ReportOptions {
 }
 
 /// Reports on processes, of what their ledgers and `/proc` have, and on reports: a line of JSON or a table each.
-pub fn run(options: &ReportOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &ReportOptions, directories: &Directories) -> Result<(), Failure> {
     let mut text = String::new();
     for word in &options.what {
-        let document = Document::read(&find::path_of(word, directory)?)?;
+        let document = Document::read(&find::path_of(word, directories)?)?;
         text += &match options.text {
             true => document.summary().to_text(),
             false => escaped(&document.into_report().1),

@@ -3,7 +3,7 @@
 //! A tree is a host and all that descends from it: by the parents that `/proc` shows, or of what it does not show by those that hosts
 //! have noted. A killed host is in it as long as the one that started it runs.
 
-use crate::find::{self, FoundHost};
+use crate::find::{self, Directories, FoundHost};
 use crate::model::escaped;
 use crate::output::{Failure, print};
 use crate::process::{self, Proportional};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use std::{fmt::Write, path::Path, thread};
+use std::{fmt::Write, path::PathBuf, thread};
 
 /// The least time between two looks, which is as long as one takes at least.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -49,40 +49,42 @@ pub struct TreeOptions {
 
 /// A process of a tree.
 #[derive(Default)]
-struct Member {
-    name: Pid,
+pub struct Member {
+    pub name: Pid,
     start: u64,
     parent: Pid,
-    role: &'static str,
+    pub role: &'static str,
     /// How it ended; `None` while it runs.
-    ended: Option<String>,
-    command: String,
+    pub ended: Option<String>,
+    pub command: String,
     /// From the start to now or to the end; `None` if that is unknown, as of SIGKILL.
-    seconds: Option<u64>,
+    pub seconds: Option<u64>,
     /// If it is a host: live bytes and their peak beyond those that it was forked with, and all accounts.
-    live: Option<u64>,
-    peak: Option<u64>,
+    pub live: Option<u64>,
+    pub peak: Option<u64>,
     accounts: Vec<(&'static str, AccountFigures)>,
-    memory: Option<Proportional>,
+    pub memory: Option<Proportional>,
     /// How many ancestors in the tree it has.
-    depth: usize,
+    pub depth: usize,
+    /// The file of a host.
+    file: PathBuf,
 }
 
 /// Sums of what runs.
 #[derive(Clone, Copy, Default)]
-struct Sums {
-    live: u64,
-    memory: Proportional,
+pub struct Sums {
+    pub live: u64,
+    pub memory: Proportional,
 }
 
 /// The largest sums of live bytes and of proportional sizes, with the seconds from the first look to each.
 type Most = [(u64, f64); 2];
 
-pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &TreeOptions, directories: &Directories) -> Result<(), Failure> {
     let (begin, mut seen, mut most) = (Instant::now(), BTreeMap::new(), Most::default());
     let sums = loop {
         let look = Instant::now();
-        let sums = take(look_at(options.pid, directory)?, &mut seen);
+        let sums = take(look_at(options.pid, directories)?, &mut seen);
         let seconds = (look - begin).as_secs_f64();
         for (most, bytes) in most.iter_mut().zip([sums.live, sums.memory.proportional]) {
             if bytes > most.0 {
@@ -96,10 +98,7 @@ pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
         }
     };
     if let (Some(pid), true) = (options.pid, seen.is_empty()) {
-        return Err(Failure(format!(
-            "process {pid} is in no tree of '{}'; expected a host that runs with --live, or a process that one has started",
-            directory.display()
-        )));
+        return Err(in_no_tree(pid, directories));
     }
     let most = options.time.map(|_| most);
     let members = ordered(seen.into_values().collect());
@@ -107,6 +106,34 @@ pub fn run(options: &TreeOptions, directory: &Path) -> Result<(), Failure> {
         true => to_json(&members, sums, most),
         false => to_text(&members, sums, most),
     })
+}
+
+fn in_no_tree(pid: Pid, directories: &Directories) -> Failure {
+    Failure(format!(
+        "process {pid} is in no tree of {directories}; expected a host that runs with --live, or a process that one has started"
+    ))
+}
+
+/// The processes of a tree now, each behind its parent, and the sums of those that run.
+pub fn statement_of(first: Pid, directories: &Directories) -> Result<(Vec<Member>, Sums), Failure> {
+    let mut seen = BTreeMap::new();
+    let sums = take(look_at(Some(first), directories)?, &mut seen);
+    match seen.is_empty() {
+        true => Err(in_no_tree(first, directories)),
+        false => Ok((ordered(seen.into_values().collect()), sums)),
+    }
+}
+
+/// The hosts of a tree that run: their names, commands and files, its first process first.
+pub fn hosts_of(
+    first: Pid,
+    directories: &Directories,
+) -> Result<Vec<(Pid, String, PathBuf)>, Failure> {
+    let (members, _) = statement_of(first, directories)?;
+    let hosts = members
+        .into_iter()
+        .filter(|it| it.ended.is_none() && it.live.is_some());
+    Ok(hosts.map(|it| (it.name, it.command, it.file)).collect())
 }
 
 #[derive(Debug, Args)]
@@ -117,9 +144,9 @@ pub struct KilledOptions {
 }
 
 /// `pyhostctl killed`: the hosts whose files say that they were killed.
-pub fn list_killed(options: &KilledOptions, directory: &Path) -> Result<(), Failure> {
+pub fn list_killed(options: &KilledOptions, directories: &Directories) -> Result<(), Failure> {
     let here = Here::find();
-    let killed = killed(directory, &here);
+    let killed = killed(directories, &here);
     let members = killed.map(|(entry, record)| of_record(&entry, &record, false));
     let members = ordered(members.collect());
     print(&match options.json {
@@ -147,15 +174,15 @@ fn take(members: Vec<Member>, seen: &mut BTreeMap<(Pid, u64), Member>) -> Sums {
 }
 
 /// The members of the tree of `first`, or of all trees, at this moment.
-fn look_at(first: Option<Pid>, directory: &Path) -> Result<Vec<Member>, Failure> {
+fn look_at(first: Option<Pid>, directories: &Directories) -> Result<Vec<Member>, Failure> {
     let here = Here::find();
-    let (hosts, processes) = (find::running(directory)?.hosts, process::all());
+    let (hosts, processes) = (find::running(directories)?.hosts, process::all());
     let mut all: BTreeMap<Pid, Member> = BTreeMap::new();
     for host in hosts {
         let name = host.name;
         all.insert(name, of_host(host, &here, &processes));
     }
-    for (entry, record) in killed(directory, &here) {
+    for (entry, record) in killed(directories, &here) {
         let member = of_record(&entry, &record, false);
         let is_parent = |parent: &Member| parent.start <= member.start && parent.ended.is_none();
         if all.get(&member.parent).is_some_and(is_parent) {
@@ -191,8 +218,11 @@ fn of_id(id: i32) -> Pid {
 }
 
 /// The files of hosts that were killed.
-fn killed(directory: &Path, here: &Here) -> impl Iterator<Item = (Entry, Record)> {
-    let ended = find::all_files(directory).filter(|entry| !entry.is_alive(here));
+fn killed(directories: &Directories, here: &Here) -> impl Iterator<Item = (Entry, Record)> {
+    let ended = directories
+        .all_files()
+        .into_iter()
+        .filter(|entry| !entry.is_alive(here));
     let records = ended.filter_map(|entry| Some((Record::read(&entry.path).ok()?, entry)));
     let killed = records.filter(|(record, _)| was_killed(record.header()));
     killed.map(|(record, entry)| (entry, record))
@@ -238,6 +268,7 @@ fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
         live: own(total.total_live_bytes),
         peak: own(total.total_peak_bytes),
         accounts: accounts.collect(),
+        file: entry.path.clone(),
         ..Member::default()
     }
 }

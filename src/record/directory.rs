@@ -219,6 +219,23 @@ pub fn default_directory() -> PathBuf {
     }
 }
 
+/// The default directories of all users: those that are there, or may be.
+pub fn default_directories() -> Vec<PathBuf> {
+    let inside = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
+    let runtime = inside("/run/user").map(|it| it.path().join("pyhost"));
+    let is_ones = |name: &OsStr| {
+        let user = name.as_bytes().strip_prefix(b"pyhost-");
+        user.is_some_and(|user| user.iter().all(u8::is_ascii_digit))
+    };
+    let memory = inside("/dev/shm").filter(|it| is_ones(&it.file_name()));
+    let all = runtime.chain(memory.map(|it| it.path()));
+    let is_absent = |path: &PathBuf| {
+        path.metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    all.filter(|path| !is_absent(path)).collect()
+}
+
 /// Why a directory cannot hold the files of `--live`. Displays as the end of a line that begins with its name.
 #[derive(Debug, Display)]
 pub enum Unfit {

@@ -181,7 +181,8 @@ impl Samples {
     }
 
     /// In a forked child: the copy is the parent's. The next change makes one of its own.
-    pub fn forget_published(&mut self) {
+    pub fn forked(&mut self) {
+        self.sites.forked();
         self.published = None;
         self.retry = Retry::NOW;
     }
@@ -492,6 +493,11 @@ impl Samples {
     /// The sum of a view of a site. A moment's sums are raised by the share of samples that was dropped.
     pub fn sum(&self, site: Site, view: View) -> Sum {
         self.raised(self.sites.sum(site, view))
+    }
+
+    /// What is live of a site now; in a forked child less what was live at the fork.
+    pub fn own(&self, site: Site) -> Sum {
+        self.raised(self.sites.own(site))
     }
 
     /// What is live of a site now, and what was allocated.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, fence};
 pub type Renew = fn(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>>;
 
 /// First word; its last letter is the version.
-const MAGIC: u64 = u64::from_le_bytes(*b"pyhline2");
+const MAGIC: u64 = u64::from_le_bytes(*b"pyhline3");
 
 // The words of the header.
 const SEQUENCE: usize = 1;

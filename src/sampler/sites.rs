@@ -66,13 +66,15 @@ enum Moment {
     AccountPeak,
     ResidentPeak,
     Mark,
+    Fork,
 }
 
-const MOMENTS: [Moment; 4] = [
+const MOMENTS: [Moment; 5] = [
     Moment::Peak,
     Moment::AccountPeak,
     Moment::ResidentPeak,
     Moment::Mark,
+    Moment::Fork,
 ];
 
 /// A live sum at a moment.
@@ -89,15 +91,15 @@ struct Sums {
     key: Key,
     now: AtMoment,
     births: Births,
-    /// Bytes that were allocated by the last mark.
-    marked: Sum,
+    /// Bytes that were allocated by the last mark, and by the fork.
+    marked: [Sum; 2],
     noted: [Noted; MOMENTS.len()],
 }
 
 /// Words of a site; see [`Sites::words_of`].
-pub const WORDS: usize = 29;
+pub const WORDS: usize = 36;
 /// Where the numbers of a site's moments are, behind its key and its sums.
-const NUMBERS: usize = 1 + 3 * (3 + MOMENTS.len());
+const NUMBERS: usize = 1 + 3 * (4 + MOMENTS.len());
 
 /// Sites that are kept; see the bounds of `stacks`. Above them there is one more for each account.
 pub const SITES: usize = 1 << 18;
@@ -119,6 +121,7 @@ pub struct Sites {
     account_peaks: [Highest; ACCOUNTS],
     resident_peaks: u32,
     marks: u32,
+    forks: u32,
     /// Live bytes of all samples that are part of the total, and of each account.
     live: f64,
     account_live: [f64; ACCOUNTS],
@@ -142,7 +145,7 @@ impl Sites {
             key,
             now: AtMoment::default(),
             births: Births::default(),
-            marked: Sum::NONE,
+            marked: [Sum::NONE; 2],
             noted: MOMENTS.map(|moment| Noted {
                 sum: Sum::NONE,
                 number: self.number_of(moment, key.account),
@@ -159,6 +162,7 @@ impl Sites {
             Moment::AccountPeak => self.account_peaks[place(account)].times,
             Moment::ResidentPeak => self.resident_peaks,
             Moment::Mark => self.marks,
+            Moment::Fork => self.forks,
         }
     }
 
@@ -169,8 +173,10 @@ impl Sites {
         self.spans.changing(site, now);
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[number as usize];
-        if site.noted[Moment::Mark as usize].number != self.marks {
-            site.marked = site.now.allocated;
+        for (marked, moment) in site.marked.iter_mut().zip([Moment::Mark, Moment::Fork]) {
+            if site.noted[moment as usize].number != numbers[moment as usize] {
+                *marked = site.now.allocated;
+            }
         }
         for (noted, number) in site.noted.iter_mut().zip(numbers) {
             if noted.number != number {
@@ -257,6 +263,11 @@ impl Sites {
         self.marks = self.marks.wrapping_add(1);
     }
 
+    /// In a forked child: what is live now came from its parent.
+    pub fn forked(&mut self) {
+        self.forks = self.forks.wrapping_add(1);
+    }
+
     pub fn moment_of(&self, site: u32) -> AtMoment {
         self.sums[site as usize].now
     }
@@ -285,33 +296,47 @@ impl Sites {
         })
     }
 
-    pub fn sum(&self, site: Site, view: View) -> Sum {
+    /// What was live at the latest moment of a kind.
+    fn at(&self, site: Site, moment: Moment) -> Sum {
         let site = &self.sums[site.number as usize];
-        let at = |moment| {
-            let noted = &site.noted[moment as usize];
-            match noted.number == self.number_of(moment, site.key.account) {
-                true => noted.sum,
-                false => site.now.live,
-            }
+        let noted = &site.noted[moment as usize];
+        match noted.number == self.number_of(moment, site.key.account) {
+            true => noted.sum,
+            false => site.now.live,
+        }
+    }
+
+    /// Live now, less what was live at the last of these moments.
+    fn since(&self, found: Site, moment: Moment, marked: usize) -> Sum {
+        let site = &self.sums[found.number as usize];
+        let number = self.number_of(moment, site.key.account);
+        let allocated = match site.noted[moment as usize].number == number {
+            true => site.marked[marked],
+            false => site.now.allocated,
         };
+        site.now.grown_since(AtMoment {
+            live: self.at(found, moment),
+            allocated,
+        })
+    }
+
+    /// Live now, in a forked child less what was live at the fork.
+    pub fn own(&self, site: Site) -> Sum {
+        match self.forks {
+            0 => self.sum(site, View::Live),
+            _ => self.since(site, Moment::Fork, 1),
+        }
+    }
+
+    pub fn sum(&self, site: Site, view: View) -> Sum {
+        let now = self.sums[site.number as usize].now;
         match view {
-            View::Live => site.now.live,
-            View::AtPeak => at(Moment::Peak),
-            View::AtAccountPeak => at(Moment::AccountPeak),
-            View::AtResidentPeak => at(Moment::ResidentPeak),
-            View::Allocated => site.now.allocated,
-            View::Grown => {
-                let is_of_now = site.noted[Moment::Mark as usize].number == self.marks;
-                let allocated = if is_of_now {
-                    site.marked
-                } else {
-                    site.now.allocated
-                };
-                site.now.grown_since(AtMoment {
-                    live: at(Moment::Mark),
-                    allocated,
-                })
-            }
+            View::Live => now.live,
+            View::AtPeak => self.at(site, Moment::Peak),
+            View::AtAccountPeak => self.at(site, Moment::AccountPeak),
+            View::AtResidentPeak => self.at(site, Moment::ResidentPeak),
+            View::Allocated => now.allocated,
+            View::Grown => self.since(site, Moment::Mark, 0),
         }
     }
 
@@ -329,13 +354,14 @@ impl Sites {
         }
     }
 
-    /// The numbers of the latest moments: the peak, the resident peak, the mark, each account's peak.
-    pub fn moments(&self) -> [u64; 3 + ACCOUNTS] {
-        let mut numbers = [0; 3 + ACCOUNTS];
+    /// The numbers of the latest moments: the peak, the resident peak, the mark, the fork, each account's peak.
+    pub fn moments(&self) -> [u64; 4 + ACCOUNTS] {
+        let mut numbers = [0; 4 + ACCOUNTS];
         numbers[0] = u64::from(self.peak.times);
         numbers[1] = u64::from(self.resident_peaks);
         numbers[2] = u64::from(self.marks);
-        for (number, peak) in numbers[3..].iter_mut().zip(self.account_peaks) {
+        numbers[3] = u64::from(self.forks);
+        for (number, peak) in numbers[4..].iter_mut().zip(self.account_peaks) {
             *number = u64::from(peak.times);
         }
         numbers
@@ -345,7 +371,8 @@ impl Sites {
     pub fn set_moments(&mut self, numbers: &[u64]) {
         let mut numbers = numbers.iter().map(|&number| number as u32);
         let mut next = || numbers.next().unwrap_or_default();
-        (self.peak.times, self.resident_peaks, self.marks) = (next(), next(), next());
+        (self.peak.times, self.resident_peaks) = (next(), next());
+        (self.marks, self.forks) = (next(), next());
         for peak in &mut self.account_peaks {
             peak.times = next();
         }
@@ -356,9 +383,10 @@ impl Sites {
         let site = &self.sums[number];
         let mut words = [0; WORDS];
         words[0] = site.key.word();
-        let sums = [site.now.live, site.now.allocated, site.marked];
+        let sums = [site.now.live, site.now.allocated];
+        let sums = sums.into_iter().chain(site.marked);
         let noted = site.noted.map(|noted| noted.sum);
-        let all = sums.into_iter().chain(noted).flat_map(|sum| sum.words());
+        let all = sums.chain(noted).flat_map(|sum| sum.words());
         let numbers = site.noted.map(|noted| u64::from(noted.number));
         let rest = numbers.into_iter().chain(site.births.words());
         for (word, value) in words[1..].iter_mut().zip(all.chain(rest)) {
@@ -384,9 +412,9 @@ impl Sites {
                 allocated: sum(1),
             },
             births: Births::of_words([bytes, low, high]),
-            marked: sum(2),
+            marked: [sum(2), sum(3)],
             noted: MOMENTS.map(|moment| Noted {
-                sum: sum(3 + moment as usize),
+                sum: sum(4 + moment as usize),
                 number: words[NUMBERS + moment as usize] as u32,
             }),
         };

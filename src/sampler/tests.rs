@@ -292,9 +292,23 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
         for view in View::ALL {
             assert_eq!(own.sum(site, view), copy.sum(other, view));
         }
+        assert_eq!(own.own(site), copy.own(other));
     }
-    // A forked child's copy is a new one.
-    process.samples.forget_published();
+    // A forked child's copy is a new one; what it has beyond its parent's is its own.
+    process.samples.forked();
+    let sum = |samples: &Samples| {
+        samples
+            .sites()
+            .map(|site| samples.own(site).bytes())
+            .sum::<i64>()
+    };
+    assert_eq!(sum(&process.samples), 0);
+    process.samples.add_at(
+        block(2_000_000, 1, Weight::new(8, 8, 300)),
+        &[call("a.py", "main", 1)],
+    );
+    let child = published::read(&published_words(&process.samples)).unwrap();
+    assert_eq!((sum(&process.samples), sum(&child)), (304, 304));
     process.samples.count_dropped();
     assert_eq!(published_words(&process.samples)[5], 1);
 }

@@ -10,12 +10,13 @@ mod speedscope;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
+use crate::find::Directories;
 use crate::output::{Failure, print_bytes};
 use crate::stacks::{Stacks, View};
 use crate::{document::Input, output};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The program, as results name it.
 const MADE_BY: &str = concat!("pyhostctl ", env!("CARGO_PKG_VERSION"));
@@ -61,7 +62,7 @@ impl Format {
 }
 
 /// Converts the report that was asked for.
-pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &ConvertOptions, directories: &Directories) -> Result<(), Failure> {
     let path = options.output.as_deref().filter(|path| *path != "-");
     if options.to.is_binary() && path.is_none() && std::io::stdout().is_terminal() {
         let name = format!("{:?}", options.to).to_lowercase();
@@ -69,7 +70,7 @@ pub fn run(options: &ConvertOptions, directory: &Path) -> Result<(), Failure> {
             "a profile for {name} is not written to a terminal; expected `-o FILE`, or a pipe"
         )));
     }
-    let input = Input::read(&options.report, directory)?;
+    let input = Input::read(&options.report, directories)?;
     let refuse = |what| Failure(format!("{} {what}", input.name));
     // Other formats have nothing for a thread, so they have each stack once.
     let stacks = match options.to {

@@ -6,6 +6,7 @@ mod tests;
 
 pub use lines::{Change, LineChanges, Listing, error_of_change, interval_of};
 
+use crate::find::Directories;
 use crate::model::{Account, Ordered, Process, escaped};
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
@@ -44,15 +45,15 @@ const SCHEMA: &str = "pyhost-diff/1";
 const TITLES: &str = "account      live A     live B      change     peak A     peak B      change  blocks A  blocks B     change\n";
 
 /// Compares A with B; a process id alone is compared with its baseline.
-pub fn run(options: &DiffOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &DiffOptions, directories: &Directories) -> Result<(), Failure> {
     if options.keep {
-        return baseline::keep(&options.a, directory);
+        return baseline::keep(&options.a, directories);
     }
     let (a, b) = match &options.b {
-        Some(b) => (path_of(&options.a, directory)?, path_of(b, directory)?),
+        Some(b) => (path_of(&options.a, directories)?, path_of(b, directories)?),
         None => {
-            let path = path_of(&options.a, directory)?;
-            (baseline::of(&options.a, &path, directory)?, path)
+            let path = path_of(&options.a, directories)?;
+            (baseline::of(&options.a, &path)?, path)
         }
     };
     let ((a, of_a), (b, of_b)) = (side(&a)?, side(&b)?);

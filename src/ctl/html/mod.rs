@@ -15,6 +15,7 @@ pub mod lines;
 mod over_time;
 pub mod page;
 mod peak;
+mod processes;
 mod refusal;
 mod summary;
 mod text;
@@ -24,9 +25,12 @@ pub mod timeline;
 mod contrast;
 
 use crate::document::{Input, text_of_file};
+use crate::find::Directories;
 use crate::output::{self, Failure, print};
+use crate::tree::statement_of;
 use clap::Args;
 use lines::Baseline;
+use page::Beside;
 use std::path::{Path, PathBuf};
 use timeline::Timeline;
 
@@ -54,13 +58,20 @@ pub struct HtmlOptions {
 const SAMPLE: &str = include_str!("sample.json");
 
 /// Makes the page that was asked for.
-pub fn run(options: &HtmlOptions, directory: &Path) -> Result<(), Failure> {
-    let input = Input::read(&options.report, directory)?;
+pub fn run(options: &HtmlOptions, directories: &Directories) -> Result<(), Failure> {
+    let input = Input::read(&options.report, directories)?;
     let timeline = options.timeline.as_deref().map(timeline_of).transpose()?;
     let baseline = options.baseline.as_deref();
-    let baseline = baseline.map(|other| baseline_of(other, directory));
+    let baseline = baseline.map(|other| baseline_of(other, directories));
     let (timeline, baseline) = (timeline.as_ref(), baseline.transpose()?);
-    let page = page::page(&input.report, &input.text, timeline, baseline.as_ref());
+    let process = options.report.parse().ok();
+    let tree = process.and_then(|pid| statement_of(pid, directories).ok());
+    let beside = Beside {
+        timeline,
+        baseline: baseline.as_ref(),
+        tree: tree.filter(|(members, _)| members.len() > 1),
+    };
+    let page = page::page(&input.report, &input.text, &beside);
     let page = page.map_err(|what| Failure(format!("{} {what}", input.name)))?;
     let beside = input.file.map(|path| path.with_extension("html"));
     match (&options.output, beside) {
@@ -79,8 +90,8 @@ fn timeline_of(path: &Path) -> Result<Timeline, Failure> {
     timeline.map_err(|what| Failure::of(path, what))
 }
 
-fn baseline_of(what: &str, directory: &Path) -> Result<Baseline, Failure> {
-    let input = Input::read(what, directory)?;
+fn baseline_of(what: &str, directories: &Directories) -> Result<Baseline, Failure> {
+    let input = Input::read(what, directories)?;
     let baseline = Baseline::new(input.report);
     baseline.map_err(|what| Failure(format!("{} {what}", input.name)))
 }

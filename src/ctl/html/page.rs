@@ -5,9 +5,10 @@
 
 use super::lines::{self, Baseline};
 use super::timeline::Timeline;
-use super::{accounts, balance, checks, heaps, over_time, peak, refusal, summary, text};
+use super::{accounts, balance, checks, heaps, over_time, peak, processes, refusal, summary, text};
 use crate::model::{Report, escaped_where};
 use crate::stacks::View;
+use crate::tree::{Member, Sums};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::{Compression, write::ZlibEncoder};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -24,13 +25,28 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     fill='%233b5bdb'%3E%3Crect y='9' width='4' height='7'/%3E%3Crect x='6' y='5' width='4' height='11'/%3E%3Crect \
     x='12' width='4' height='16'/%3E%3C/g%3E%3C/svg%3E";
 
-/// Makes the page of a report, whose text is `json`; its sampled lines are compared with those of the baseline.
-pub fn page(
-    report: &Report,
-    json: &str,
-    timeline: Option<&Timeline>,
-    baseline: Option<&Baseline>,
-) -> Result<String, String> {
+/// What a page shows beside a report.
+#[derive(Default)]
+pub struct Beside<'a> {
+    pub timeline: Option<&'a Timeline>,
+    /// The sampled lines are compared with its.
+    pub baseline: Option<&'a Baseline>,
+    /// The processes of the tree that begins with the report's.
+    pub tree: Option<(Vec<Member>, Sums)>,
+}
+
+#[cfg(any(test, fuzzing))]
+pub fn with<'a>(timeline: Option<&'a Timeline>, baseline: Option<&'a Baseline>) -> Beside<'a> {
+    Beside {
+        timeline,
+        baseline,
+        tree: None,
+    }
+}
+
+/// Makes the page of a report, whose text is `json`.
+pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, String> {
+    let (timeline, baseline) = (beside.timeline, beside.baseline);
     let (lines, stacks) = lines::section(report, baseline)?.unzip();
     let stacks = stacks.flatten();
     let over_time = match timeline {
@@ -60,9 +76,11 @@ pub fn page(
     let guards = report.guards.as_ref().map(checks::guards);
     let faults = report.faults.as_ref().map(checks::faults);
     let caps = refusal::section(&report.caps);
+    let tree = beside.tree.as_ref().map(processes::section);
     let sections = [
         ("timeline", "Over time", Some(over_time)),
         ("accounts", "Accounts", Some(accounts::section(report))),
+        ("processes", "Processes", tree),
         ("lines", "Lines", lines),
         ("refusal", "Caps and refusals", caps),
         ("balance", "Balance sheet", balance),
@@ -202,7 +220,7 @@ mod tests {
             }
         });
         let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
-        let page = page(&report, &json, None, Some(&baseline)).unwrap();
+        let page = page(&report, &json, &with(None, Some(&baseline))).unwrap();
         assert_eq!(page.matches("<script").count(), 4);
         assert_eq!(page.matches("</script>").count(), 4);
         for bad in ["<img", "<!--", "\0", "\u{202e}"] {
@@ -226,7 +244,7 @@ mod tests {
                 "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
             );
             let timeline = Timeline::of_text(&text).unwrap();
-            let page = page(&report, &json, Some(&timeline), None).unwrap();
+            let page = page(&report, &json, &with(Some(&timeline), None)).unwrap();
             assert!(page.contains(&format!("value=\"{number}\"")));
             assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
         }
@@ -236,7 +254,7 @@ mod tests {
     fn a_report_of_nothing_still_makes_a_page() {
         let json = r#"{"schema":"pyhost-report/1"}"#;
         let report: Report = serde_json::from_str(json).unwrap();
-        let page = page(&report, json, None, None).unwrap();
+        let page = page(&report, json, &Beside::default()).unwrap();
         assert!(page.contains("Memory of a process") && page.contains("--timeline FILE"));
     }
 }

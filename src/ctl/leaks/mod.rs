@@ -6,12 +6,16 @@ mod text;
 mod verdict;
 mod watch;
 
-use crate::find;
+use crate::find::{self, Directories};
+use crate::lines::no_samples;
 use crate::output::{Failure, print};
+use crate::tree::hosts_of;
 use clap::Args;
 use pyhost_os::duration;
-use pyhost_record::metrics::Pid;
-use std::{path::Path, time::Duration};
+use pyhost_record::{lines::samples_of, metrics::Pid};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::{thread, time::Duration};
 
 const LEAST: Duration = Duration::from_secs(2);
 const MOST: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -21,7 +25,7 @@ fn span(text: &str) -> Result<Duration, &'static str> {
     duration::parse(text, Some("s"), LEAST..=MOST).ok_or(expected)
 }
 
-/// Exit status: 0 if no line rises; 1 if the process cannot be watched; 2 for a bad command line; 24 if a line rises; 25 if
+/// Exit status: 0 if no line rises; 1 if a process cannot be watched; 2 for a bad command line; 24 if a line rises; 25 if
 /// it was watched for too short a time to tell.
 #[derive(Debug, Args)]
 pub struct LeaksOptions {
@@ -33,6 +37,10 @@ pub struct LeaksOptions {
     #[arg(long)]
     pub json: bool,
 
+    /// Of all hosts of the tree that begins with the process and that take samples now
+    #[arg(long)]
+    pub tree: bool,
+
     /// A process id of a host with --live that takes samples; NAMESPACE:PID if processes of several pid namespaces
     /// have it
     #[arg(value_name = "PID")]
@@ -43,18 +51,62 @@ pub struct LeaksOptions {
 const FOUND: u8 = 24;
 const NOTHING_TESTED: u8 = 25;
 
-/// Watches the process and says which lines rise; the exit status.
-pub fn run(options: &LeaksOptions, directory: &Path) -> Result<u8, Failure> {
-    let path = find::of_process(&options.pid, directory)?;
-    let watched = watch::watch(&path, &options.pid, options.span)?;
+/// Watches the processes and says which lines rise; the exit status.
+pub fn run(options: &LeaksOptions, directories: &Directories) -> Result<u8, Failure> {
+    let watched = match options.tree {
+        true => sampled_of(options.pid, directories)?,
+        false => vec![(options.pid, find::of_process(&options.pid, directories)?)],
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let watch = |(pid, file)| scope.spawn(move || watch(options, pid, file));
+        let threads: Vec<_> = watched
+            .iter()
+            .map(|(pid, file)| watch((pid, file)))
+            .collect();
+        let ends = threads.into_iter().map(|thread| thread.join());
+        ends.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    });
+    let mut statuses = Vec::new();
+    let mut failure = None;
+    for result in results {
+        match result {
+            Ok((text, status)) => {
+                print(&text)?;
+                statuses.push(status);
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    let any = |status| statuses.contains(&status).then_some(status);
+    failure.map_or(Ok(()), Err)?;
+    Ok(any(FOUND).or(any(0)).unwrap_or(NOTHING_TESTED))
+}
+
+/// The hosts of a tree that take samples, with their files.
+fn sampled_of(first: Pid, directories: &Directories) -> Result<Vec<(Pid, PathBuf)>, Failure> {
+    let hosts = hosts_of(first, directories)?.into_iter();
+    let takes_samples = |file: &Path| samples_of(file).is_some_and(|it| !it.is_over);
+    let sampled = hosts.filter(|(_, _, file)| takes_samples(file));
+    let sampled: Vec<_> = sampled.map(|(name, _, file)| (name, file)).collect();
+    match sampled.is_empty() {
+        true => Err(no_samples(&first)),
+        false => Ok(sampled),
+    }
+}
+
+/// Watches a process; the text, and the exit status that it is for.
+fn watch(options: &LeaksOptions, pid: &Pid, file: &Path) -> Result<(String, u8), Failure> {
+    let watched = watch::watch(file, pid, options.span)?;
     let verdict = verdict::judge(&watched);
-    print(&match options.json {
+    let text = match options.json {
         true => text::json(&watched, &verdict),
         false => text::text(&watched, &verdict),
-    })?;
-    Ok(match verdict.rising.is_empty() {
+    };
+    let status = match verdict.rising.is_empty() {
         _ if !text::is_enough(&watched) => NOTHING_TESTED,
         true => 0,
         false => FOUND,
-    })
+    };
+    Ok((text, status))
 }

@@ -11,16 +11,19 @@ pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
 use crate::document::Input;
+use crate::find::Directories;
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
+use crate::tree::hosts_of;
 use clap::{Args, builder::PossibleValuesParser};
 use pyhost_ledger::{REPORTED, header::Header};
-use pyhost_record::{lines::unwritten_samples, metrics::Pid};
-use std::path::Path;
+use pyhost_os::clock;
+use pyhost_record::lines::{samples_of, unwritten_samples};
+use pyhost_record::metrics::Pid;
 use switch::interval;
 
 /// The options that say which table is shown: `--start` and `--stop` show none.
-const OF_A_TABLE: [&str; 5] = ["view", "by", "account", "top", "json"];
+const OF_A_TABLE: [&str; 6] = ["view", "by", "account", "top", "json", "tree"];
 
 #[derive(Debug, Args)]
 pub struct LinesOptions {
@@ -52,6 +55,10 @@ pub struct LinesOptions {
     #[arg(long, conflicts_with_all = OF_A_TABLE)]
     pub stop: bool,
 
+    /// Of all hosts of the tree that begins with the process: what is live, of a forked child beyond what was live at the fork
+    #[arg(long, conflicts_with = "view")]
+    pub tree: bool,
+
     /// A report in JSON of `pyhost --lines`, `-` for stdin, or the process id of a host with --live that takes samples
     #[arg(value_name = "REPORT|PID")]
     pub what: String,
@@ -72,11 +79,15 @@ pub fn no_samples(name: &Pid) -> Failure {
     ))
 }
 
-pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &LinesOptions, directories: &Directories) -> Result<(), Failure> {
     if options.start.is_some() || options.stop {
-        return switch::run(&options.what, options.start, directory);
+        return switch::run(&options.what, options.start, directories);
     }
-    let input = Input::read(&options.what, directory)?;
+    if options.tree {
+        let stacks = of_tree(process(&options.what)?, directories)?;
+        return show(options, &stacks, View::Live);
+    }
+    let input = Input::read(&options.what, directories)?;
     if let (None, None, Ok(name)) = (
         &input.report.lines,
         &input.report.lines_missing,
@@ -102,7 +113,40 @@ pub fn run(options: &LinesOptions, directory: &Path) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let table = Table::new(&stacks, view, options.by, options.account.as_deref());
+    show(options, &stacks, view)
+}
+
+/// The process that a word names.
+fn process(word: &str) -> Result<Pid, Failure> {
+    let found = word.parse::<Pid>();
+    found.map_err(|expected| Failure(format!("'{word}' is no process; {expected}")))
+}
+
+/// The samples of the hosts of a tree that take them.
+fn of_tree(first: Pid, directories: &Directories) -> Result<Stacks, Failure> {
+    let mut command = None;
+    let mut tree = Vec::new();
+    for (name, its_command, file) in hosts_of(first, directories)? {
+        command.get_or_insert(its_command);
+        tree.extend(samples_of(&file).map(|mut samples| {
+            samples.look_at_clock(clock::monotonic());
+            (name, samples)
+        }));
+    }
+    if tree.is_empty() {
+        return Err(no_samples(&first));
+    }
+    let command = format!(
+        "{} processes of {}",
+        tree.len(),
+        command.unwrap_or_default()
+    );
+    Stacks::of_tree(&command, &tree)
+        .map_err(|what| Failure(format!("the tree of process {first} {what}")))
+}
+
+fn show(options: &LinesOptions, stacks: &Stacks, view: View) -> Result<(), Failure> {
+    let table = Table::new(stacks, view, options.by, options.account.as_deref());
     let top = options.top as usize;
     print(&match options.json {
         true => text::json(&table, top),

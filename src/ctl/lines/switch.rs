@@ -1,11 +1,12 @@
 //! `pyhostctl lines --start` and `--stop`: begins or ends the samples of a process that runs.
 
+use crate::find::Directories;
 use crate::output::{Failure, print};
 use crate::{document::Document, find};
 use pyhost_os::bytes::{self, Bytes, Expected};
+use pyhost_record::Record;
 use pyhost_record::lines::{Answer, ask, unwritten_samples};
-use pyhost_record::{Record, metrics::Pid};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 /// How long the host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,10 +20,9 @@ pub fn interval(text: &str) -> Result<u64, Expected> {
 }
 
 /// Begins the samples of `what` with an interval, or ends them.
-pub fn run(what: &str, start: Option<u64>, directory: &Path) -> Result<(), Failure> {
-    let name = what.parse::<Pid>();
-    let name = name.map_err(|expected| Failure(format!("'{what}' is no process; {expected}")))?;
-    let path = find::of_process(&name, directory)?;
+pub fn run(what: &str, start: Option<u64>, directories: &Directories) -> Result<(), Failure> {
+    let name = super::process(what)?;
+    let path = find::of_process(&name, directories)?;
     if !Document::read(&path)?.is_running() {
         return Err(find::runs_no_more(name));
     }

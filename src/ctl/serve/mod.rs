@@ -13,6 +13,7 @@ mod profiles;
 pub mod request;
 mod response;
 
+use crate::find::Directories;
 use address::Address;
 
 use crate::find;
@@ -25,7 +26,7 @@ use request::Request;
 use response::{NOT_FOUND, Response};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_shutdown;
-use std::{io, path::Path, sync::Arc, sync::atomic::AtomicBool};
+use std::{io, sync::Arc, sync::atomic::AtomicBool};
 
 #[derive(Debug, Args)]
 pub struct ServeOptions {
@@ -40,8 +41,8 @@ pub struct ServeOptions {
 }
 
 /// Serves until a signal ends the process.
-pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
-    find::running(directory)?;
+pub fn run(options: &ServeOptions, directories: &Directories) -> Result<(), Failure> {
+    find::running(directories)?;
     let listener = options.listen.listen()?;
     let own = listener
         .local_addr()
@@ -57,7 +58,7 @@ pub fn run(options: &ServeOptions, directory: &Path) -> Result<(), Failure> {
     end_on_signals().map_err(|error| Failure(format!("signals cannot be handled ({error})")))?;
     print(&format!("serving http://{own}/metrics\n"))?;
     connections::serve(&listener, &|request, client| {
-        answer(request, client, directory, &names, &workers)
+        answer(request, client, directories, &names, &workers)
     })
 }
 
@@ -81,7 +82,7 @@ const PAGE: &str = "<!doctype html>
 fn answer(
     request: &Request,
     client: &Client<'_>,
-    directory: &Path,
+    directories: &Directories,
     names: &Names,
     workers: &hosts::Workers,
 ) -> Response {
@@ -89,12 +90,12 @@ fn answer(
         return Response::misdirected();
     }
     if let Some(place) = profiles::Place::of_path(&request.path) {
-        return profiles::answer(&place, request, client, directory);
+        return profiles::answer(&place, request, client, directories);
     }
     match request.path.as_str() {
         "/" | "/metrics" if !request.reads() => Response::not_allowed(),
         "/" => Response::ok("text/html; charset=utf-8", PAGE.to_owned()),
-        "/metrics" => match find::running(directory) {
+        "/metrics" => match find::running(directories) {
             Ok(found) => {
                 let form = match request.prefers_openmetrics {
                     true => Form::OpenMetrics,

@@ -1,12 +1,12 @@
 //! The stacks of a process that runs: of all its samples, while a report has the largest only; and their change.
 
 use super::{
-    Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
+    Age, Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
 use crate::{model::whole, symbols::Symbols};
 use pyhost_ledger::Account;
-use pyhost_record::threads::thread_name;
-use pyhost_sampler::{self as sampler, FrameView, Samples};
+use pyhost_record::{metrics::Pid, threads::thread_name};
+use pyhost_sampler::{self as sampler, FrameView, Samples, Sum};
 use std::{cmp::Reverse, collections::HashMap};
 
 /// The most calls of all stacks together. The stacks with the fewest bytes beyond that are one site for each account.
@@ -14,54 +14,23 @@ const MOST_CALLS: usize = 1_000_000;
 
 impl Stacks {
     pub fn of_samples(command: &str, samples: &Samples) -> Result<Self, String> {
-        let most_bytes = |site| {
-            let bytes = |view| samples.sum(site, view).bytes();
-            (bytes(sampler::View::Live), bytes(sampler::View::Allocated))
-        };
-        let mut found: Vec<sampler::Site> = samples.sites().collect();
-        found.sort_by_cached_key(|site| Reverse(most_bytes(*site)));
         let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
-        let mut known = HashMap::new();
-        let mut calls = 0;
-        for site in found {
-            let Some(account) = Account::ALL.get(usize::from(site.account)) else {
-                continue; // of a damaged file
-            };
-            let is_listed = calls < MOST_CALLS;
-            let frame_of = |call: FrameView| {
-                *known.entry(call.number).or_insert_with(|| {
-                    let unnamed = call.native.filter(|_| call.function.is_empty());
-                    let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
-                    let function = offset.as_deref().unwrap_or(call.function);
-                    gathering.frame(Frame::call(function, call.file, call.line.into()))
-                })
-            };
-            let mut stack: Vec<usize> = match is_listed {
-                true => samples.calls(site).take(DEEPEST).map(frame_of).collect(),
-                false => vec![gathering.frame(Frame::label(LEFT_OUT))],
-            };
-            if stack.is_empty() {
-                stack.push(gathering.frame(Frame::label(OUTSIDE)));
-            }
-            calls += stack.len();
-            let thread = is_listed.then(|| thread_name(samples, site).to_string());
-            let place = gathering.site(account.name(), thread.as_deref(), stack);
-            for view in View::ALL {
-                gathering.add(place, amount(samples, site, view), view)?;
-            }
+        gathering.take(samples, None, &mut 0)?;
+        Ok(gathering.into_stacks(command, samples.interval, samples.counts()))
+    }
+
+    /// Of the processes of a tree, at least one: what is live in each, of a forked child beyond what was live at the fork, so that
+    /// each block counts once. The names of threads begin with their process.
+    pub fn of_tree(command: &str, tree: &[(Pid, Samples)]) -> Result<Self, String> {
+        let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
+        let (mut calls, mut counts, mut interval) = (0, (0, 0), 0);
+        for (process, samples) in tree {
+            gathering.take(samples, Some(process), &mut calls)?;
+            let (taken, dropped) = samples.counts();
+            counts = (counts.0 + taken, counts.1 + dropped);
+            interval = interval.max(samples.interval);
         }
-        let (taken, dropped) = samples.counts();
-        let (frames, sites) = gathering.finish();
-        Ok(Stacks {
-            command: named(command),
-            started: None,
-            seconds: None,
-            interval: whole(samples.interval),
-            samples: whole(taken),
-            dropped: whole(dropped),
-            frames,
-            sites,
-        })
+        Ok(gathering.into_stacks(command, interval, counts))
     }
 
     /// The change since `before`, an earlier moment of the same process: what shrank is below zero. Sites without a change
@@ -99,9 +68,78 @@ impl Stacks {
     }
 }
 
-/// The amount of a view; nothing if it is not above zero, as in a report.
-fn amount(samples: &Samples, site: sampler::Site, view: View) -> Amount {
-    let sum = samples.sum(site, view.of_samples());
+impl Gathering {
+    /// Adds the samples of a process; of one of a tree only what is live of its own.
+    fn take(
+        &mut self,
+        samples: &Samples,
+        of_tree: Option<&Pid>,
+        calls: &mut usize,
+    ) -> Result<(), String> {
+        let most_bytes = |site| {
+            let bytes = |view| samples.sum(site, view).bytes();
+            (bytes(sampler::View::Live), bytes(sampler::View::Allocated))
+        };
+        let mut found: Vec<sampler::Site> = samples.sites().collect();
+        found.sort_by_cached_key(|site| Reverse(most_bytes(*site)));
+        let mut known = HashMap::new();
+        for site in found {
+            let Some(account) = Account::ALL.get(usize::from(site.account)) else {
+                continue; // of a damaged file
+            };
+            let is_listed = *calls < MOST_CALLS;
+            let frame_of = |call: FrameView| {
+                *known.entry(call.number).or_insert_with(|| {
+                    let unnamed = call.native.filter(|_| call.function.is_empty());
+                    let offset = unnamed.map(|native| format!("+{:#x}", native.offset));
+                    let function = offset.as_deref().unwrap_or(call.function);
+                    self.frame(Frame::call(function, call.file, call.line.into()))
+                })
+            };
+            let mut stack: Vec<usize> = match is_listed {
+                true => samples.calls(site).take(DEEPEST).map(frame_of).collect(),
+                false => vec![self.frame(Frame::label(LEFT_OUT))],
+            };
+            if stack.is_empty() {
+                stack.push(self.frame(Frame::label(OUTSIDE)));
+            }
+            *calls += stack.len();
+            let thread = is_listed.then(|| {
+                let name = thread_name(samples, site);
+                of_tree.map_or_else(|| name.to_string(), |process| format!("{process} {name}"))
+            });
+            let place = self.site(account.name(), thread.as_deref(), stack);
+            if of_tree.is_some() {
+                let mut own = amount(samples, samples.own(site));
+                own.age = Age::new(own.bytes, samples.age_seconds(site));
+                self.add(place, own, View::Live)?;
+                continue;
+            }
+            for view in View::ALL {
+                let sum = samples.sum(site, view.of_samples());
+                self.add(place, amount(samples, sum), view)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn into_stacks(self, command: &str, interval: u64, (taken, dropped): (u64, u64)) -> Stacks {
+        let (frames, sites) = self.finish();
+        Stacks {
+            command: named(command),
+            started: None,
+            seconds: None,
+            interval: whole(interval),
+            samples: whole(taken),
+            dropped: whole(dropped),
+            frames,
+            sites,
+        }
+    }
+}
+
+/// The amount of a sum; nothing if it is not above zero, as in a report.
+fn amount(samples: &Samples, sum: Sum) -> Amount {
     let interval = samples.interval;
     let square = error::square(sum.error_bytes(interval), whole(interval));
     match sum.bytes() {

@@ -13,7 +13,7 @@ mod terminal;
 #[cfg(any(test, fuzzing))]
 pub mod tests;
 
-use crate::find;
+use crate::find::{self, Directories, FoundHost};
 use crate::output::{Failure, print};
 use clap::Args;
 use columns::ViewPart;
@@ -24,7 +24,7 @@ use ratatui::Frame;
 use sample::{SampledHost, Sampler};
 use state::{Step, View};
 use std::time::{Duration, Instant};
-use std::{io::IsTerminal, path::Path};
+use std::{fmt::Display, io::IsTerminal, os::unix::fs::MetadataExt};
 use terminal::{Keys, Screen, Wake};
 
 /// The time between two readings if none is named, and its bounds.
@@ -61,11 +61,11 @@ pub struct TopOptions {
 }
 
 /// Watches until the user or a signal ends it.
-pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
+pub fn run(options: &TopOptions, directories: &Directories) -> Result<(), Failure> {
     if let (true, None, None) = (options.once, options.interval, options.pid) {
-        return list(directory);
+        return list(directories);
     }
-    let sampler = Sampler::new(directory, options.pid.as_ref())?;
+    let sampler = Sampler::new(directories, options.pid.as_ref())?;
     let dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.once || !terminal || dumb {
@@ -74,7 +74,7 @@ pub fn run(options: &TopOptions, directory: &Path) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
     let mut keys = Keys::listen().map_err(cannot)?;
     let mut screen = Screen::enter().map_err(cannot)?;
-    let watched = watch(sampler, options, directory, &mut keys, &mut screen);
+    let watched = watch(sampler, options, directories, &mut keys, &mut screen);
     drop(screen);
     keys.follow_signal();
     watched
@@ -100,14 +100,15 @@ fn once(mut sampler: Sampler, options: &TopOptions) -> Result<(), Failure> {
 fn watch(
     mut sampler: Sampler,
     options: &TopOptions,
-    directory: &Path,
+    directories: &Directories,
     keys: &mut Keys,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let cannot = |error| Failure(format!("the terminal cannot be used ({error})"));
     let mut state = View::new(options.pid.map(|name| name.id));
     let interval = options.interval.unwrap_or(INTERVAL);
-    let place = format!("every {}  {}", shown(interval), directory.display());
+    let place = directories.to_string().replace('\'', "");
+    let place = format!("every {}  {place}", shown(interval));
     let mut next = Instant::now();
     loop {
         if state.looks() && Instant::now() >= next {
@@ -145,18 +146,28 @@ pub fn width() -> u16 {
         .map_or(u16::MAX, |(columns, _)| columns)
 }
 
-/// `--once`: the hosts that run, a line each, with whole command lines.
-fn list(directory: &Path) -> Result<(), Failure> {
+/// `--once`: the hosts that run, a line each, with whole command lines, and with their users if there are several.
+fn list(directories: &Directories) -> Result<(), Failure> {
     let columns = usize::from(width());
-    let hosts = find::running(directory)?.hosts;
+    let hosts = find::running(directories)?.hosts;
     let lengths = hosts.iter().map(|host| host.name.to_string().len());
     let wide = lengths.max().unwrap_or(0).max(8);
-    let mut text = format!(
+    let user = |host: &FoundHost| host.entry.path.metadata().map_or(0, |it| it.uid());
+    let mut users: Vec<u32> = hosts.iter().map(user).collect();
+    users.sort_unstable();
+    let has_several = users.first() != users.last();
+    let shown_user = |user: &dyn Display| match has_several {
+        true => format!("{user:>10} "),
+        false => String::new(),
+    };
+    let mut text = shown_user(&"UID");
+    text += &format!(
         "{:>wide$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>17} {:>8}  COMMAND\n",
         "PID", "TIME", "LIVE", "PEAK", "RESIDENT", "RES PEAK", "CAP (AGE)", "REFUSED"
     );
     for host in hosts {
         let name = host.name.to_string();
+        let mut row = shown_user(&user(&host));
         let host = SampledHost::at_once(host);
         let header = host.record.header();
         let figures = host.total();
@@ -170,7 +181,7 @@ fn list(directory: &Path) -> Result<(), Failure> {
         let [live, peak] = [figures.live_bytes, figures.peak_bytes].map(Bytes);
         let (time, resident) = (tables::clock(host.seconds), shown(host.resident));
         let (refused, command) = (figures.refused, header.whole_command());
-        let mut row = format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
+        row += &format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
         let most = shown(host.peak_resident);
         row += &format!("{most:>11} {cap:>17} {refused:>8}  {command}");
         text.extend(row.chars().take(columns).chain(['\n']));

@@ -3,11 +3,11 @@
 //! A process is identified by boot, pid namespace, process id and start time. So a process id that is used
 //! again starts without rates; so does a program that replaces another by `exec`.
 
+use crate::find::Directories;
 use crate::{find, output::Failure, process::Usage};
 use pyhost_ledger::{AccountFigures, Scope, Snapshot, header::ProcessState};
-use pyhost_record::directory::{self, Entry, Here, Identity};
+use pyhost_record::directory::{Entry, Here, Identity};
 use pyhost_record::{Record, SIZE, metrics::Pid};
-use std::path::{Path, PathBuf};
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -118,7 +118,7 @@ fn figures(snapshot: &Snapshot, scope: Scope) -> AccountFigures {
 }
 
 pub struct Sampler {
-    directory: PathBuf,
+    directories: Directories,
     /// By file and start: a program that replaces another by `exec` has its file and another start.
     before: HashMap<(String, u64), (Instant, Snapshot)>,
     watched: Option<Watched>,
@@ -139,21 +139,21 @@ pub struct Moment {
 }
 
 impl Sampler {
-    /// Of all hosts of a directory, or of the one that is named.
-    pub fn new(directory: &Path, pid: Option<&Pid>) -> Result<Self, Failure> {
-        let missing = |pid| match find::of_process(pid, directory) {
+    /// Of all hosts of the directories, or of the one that is named.
+    pub fn new(directories: &Directories, pid: Option<&Pid>) -> Result<Self, Failure> {
+        let missing = |pid| match find::of_process(pid, directories) {
             Ok(_) => Failure(format!(
                 "process {pid} runs no more; expected a host that runs, or `pyhostctl report --text {pid}`"
             )),
             Err(_) => Failure(format!(
-                "no host with process id {pid} runs in '{}'; expected one that was started with --live",
-                directory.display()
+                "no host with process id {pid} runs in {}; expected one that was started with --live",
+                directories
             )),
         };
-        let open = |pid| Watched::open(pid, directory)?.ok_or_else(|| missing(pid));
+        let open = |pid| Watched::open(pid, directories)?.ok_or_else(|| missing(pid));
         let watched = pid.map(open).transpose()?;
         Ok(Sampler {
-            directory: directory.to_owned(),
+            directories: directories.clone(),
             before: HashMap::new(),
             watched,
         })
@@ -162,9 +162,9 @@ impl Sampler {
     pub fn look(&mut self) -> Result<Moment, Failure> {
         let mut ended = None;
         let found = match &mut self.watched {
-            None => find::running(&self.directory)?.hosts,
+            None => find::running(&self.directories)?.hosts,
             Some(watched) => {
-                let (record, end) = watched.look(&self.directory)?;
+                let (record, end) = watched.look(&self.directories)?;
                 ended = end;
                 let entry = watched.entry.clone();
                 vec![find::FoundHost {
@@ -197,13 +197,13 @@ impl Sampler {
 
 impl Watched {
     /// The file of a process that runs; None if no host of that name does.
-    fn open(name: &Pid, directory: &Path) -> Result<Option<Self>, Failure> {
+    fn open(name: &Pid, directories: &Directories) -> Result<Option<Self>, Failure> {
         let here = Here::find();
-        let entries = directory::entries(directory).unwrap_or_default();
-        let alive = entries
+        let alive = directories
+            .files()
             .into_iter()
             .filter(|entry| name.fits(&entry.identity) && entry.is_alive(&here));
-        let Some(entry) = find::choose(name.id, alive.collect(), directory)? else {
+        let Some(entry) = find::choose(name.id, alive.collect(), directories)? else {
             return Ok(None);
         };
         let file = match pyhost_record::open(&entry.path) {
@@ -229,7 +229,7 @@ impl Watched {
 
     /// The counters, and how the process ended, if it has. Whether it runs is asked first: what is
     /// read after an end is the last word.
-    fn look(&mut self, directory: &Path) -> Result<(Record, Option<String>), Failure> {
+    fn look(&mut self, directories: &Directories) -> Result<(Record, Option<String>), Failure> {
         let runs = self.entry.is_alive(&Here::find());
         let record = self.read()?;
         let name = Pid::of(&self.entry.identity);
@@ -238,7 +238,7 @@ impl Watched {
             return Ok((record, None));
         }
         if state == ProcessState::Exec
-            && let Ok(Some(next)) = Watched::open(&name, directory)
+            && let Ok(Some(next)) = Watched::open(&name, directories)
         {
             // The program that took its place is a host.
             *self = next;

@@ -210,7 +210,7 @@ pub(crate) fn forked(child: &Child) {
         && let Some(recorder) = held.as_mut()
     {
         if let Some(samples) = recorder.samples.as_mut() {
-            samples.forget_published();
+            samples.forked();
         }
         recorder.names.forked();
         recorder.chance.stir(STATE.forks.load(Relaxed));

@@ -1,5 +1,6 @@
 use super::*;
-use crate::html::{SAMPLE, page::page};
+use crate::html::SAMPLE;
+use crate::html::page::{page, with};
 use crate::lines::{By, Table};
 use crate::stacks::tests::{assert_has, call, of_thread, row, sample_value, stacks_of, with_lines};
 use crate::stacks::{Amount, missed};
@@ -22,7 +23,7 @@ fn page_of(report: &Value, baseline: Option<&Value>) -> Result<String, String> {
     let text = report.to_string();
     let report = Report::of_json(&text)?;
     let baseline = baseline.map(baseline_of);
-    page(&report, &text, None, baseline.as_ref())
+    page(&report, &text, &with(None, baseline.as_ref()))
 }
 
 fn ints(value: &Value) -> Vec<i64> {

@@ -1,53 +1,57 @@
 //! The host that a request means.
 
-use crate::find::{self, FoundHost};
+use crate::find::{self, Directories, FoundHost};
 use crate::serve::response::{BAD_REQUEST, NOT_FOUND, Response};
 use crate::{lines::unwritten, output::Failure, stacks::Stacks};
 use pyhost_os::bytes::Bytes;
 use pyhost_os::clock::{Utc, now};
 use pyhost_record::{directory::lines_beside, lines::samples_of, metrics::Pid};
-use std::{fmt::Write, path::Path, sync::atomic::Ordering::Relaxed};
+use std::{fmt::Write, sync::atomic::Ordering::Relaxed};
 
 impl FoundHost {
     /// The host of that name that runs; without a name, the only one that has samples.
-    pub fn sampled(name: Option<&Pid>, directory: &Path) -> Result<Self, Response> {
-        let hosts = all(directory)?;
+    pub fn sampled(name: Option<&Pid>, directories: &Directories) -> Result<Self, Response> {
+        let hosts = all(directories)?;
         match name {
-            Some(name) => FoundHost::named(name, hosts, directory),
-            None => FoundHost::only(hosts, directory),
+            Some(name) => FoundHost::named(name, hosts, directories),
+            None => FoundHost::only(hosts, directories),
         }
     }
 
-    fn named(name: &Pid, mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
+    fn named(
+        name: &Pid,
+        mut hosts: Vec<Self>,
+        directories: &Directories,
+    ) -> Result<Self, Response> {
         hosts.retain(|host| name.fits(&host.entry.identity));
         let entries = hosts.iter().map(|host| host.entry.clone()).collect();
-        let chosen = find::choose(name.id, entries, directory);
+        let chosen = find::choose(name.id, entries, directories);
         let chosen = chosen.map_err(|Failure(text)| Response::no_profile(BAD_REQUEST, &text))?;
         let identity = chosen.map(|entry| entry.identity);
         let mut hosts = hosts.into_iter();
         let found = hosts.find(|host| identity.as_ref() == Some(&host.entry.identity));
         found.ok_or_else(|| {
             let text = format!(
-                "no host with process id {name} runs in '{}'; expected one that was started with --live \
+                "no host with process id {name} runs in {}; expected one that was started with --live \
                  (/debug/pprof/ lists them)",
-                directory.display()
+                directories
             );
             Response::no_profile(NOT_FOUND, &text)
         })
     }
 
-    fn only(mut hosts: Vec<Self>, directory: &Path) -> Result<Self, Response> {
-        let (count, place) = (hosts.len(), directory.display());
+    fn only(mut hosts: Vec<Self>, directories: &Directories) -> Result<Self, Response> {
+        let count = hosts.len();
         hosts.retain(FoundHost::has_samples);
         let text = match (hosts.len(), hosts.pop()) {
             (1, Some(host)) => return Ok(host),
             (0, _) if count == 0 => {
                 format!(
-                    "no host runs in '{place}'; expected one that was started with --live --lines"
+                    "no host runs in {directories}; expected one that was started with --live --lines"
                 )
             }
             (0, _) => format!(
-                "none of the {count} hosts in '{place}' takes samples; start one with --lines, or \
+                "none of the {count} hosts in {directories} takes samples; start one with --lines, or \
                  `pyhostctl lines --start PID` (/debug/pprof/ lists them)"
             ),
             (several, _) => {
@@ -62,8 +66,8 @@ impl FoundHost {
     }
 
     /// The same process, later.
-    pub fn again(&self, directory: &Path) -> Result<Self, Response> {
-        let mut hosts = all(directory)?.into_iter();
+    pub fn again(&self, directories: &Directories) -> Result<Self, Response> {
+        let mut hosts = all(directories)?.into_iter();
         let found = hosts.find(|host| host.entry.identity == self.entry.identity);
         found.ok_or_else(|| {
             let text = format!("process {} has ended meanwhile", self.name);
@@ -113,8 +117,8 @@ impl FoundHost {
     }
 }
 
-fn all(directory: &Path) -> Result<Vec<FoundHost>, Response> {
-    let found = find::running(directory).map_err(|Failure(text)| Response::failed(&text))?;
+fn all(directories: &Directories) -> Result<Vec<FoundHost>, Response> {
+    let found = find::running(directories).map_err(|Failure(text)| Response::failed(&text))?;
     Ok(found.hosts)
 }
 
@@ -126,8 +130,8 @@ allocs        the same, those allocated so far first
 ?debug=1      as a table, for people
 ";
 
-pub fn index(directory: &Path) -> Result<String, Response> {
-    let hosts = all(directory)?;
+pub fn index(directories: &Directories) -> Result<String, Response> {
+    let hosts = all(directories)?;
     let mut text = match hosts.len() {
         1 => "heap profiles of the host that runs here".to_owned(),
         count => format!("heap profiles of the {count} hosts that run here"),

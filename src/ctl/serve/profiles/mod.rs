@@ -10,12 +10,13 @@ mod wish;
 use super::connections::Client;
 use super::request::{Request, decoded, value_of};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
+use crate::find::Directories;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use crate::{convert::pprof, find::FoundHost};
 use pyhost_os::{clock::monotonic, named::Named};
 use pyhost_record::metrics::Pid;
-use std::{borrow::Cow, path::Path, sync::Mutex, time::Duration};
+use std::{borrow::Cow, sync::Mutex, time::Duration};
 use wish::{Kind, Wish};
 
 /// Held while samples are read and a profile is made, so that many clients need the memory of one.
@@ -54,13 +55,18 @@ impl Place {
     }
 }
 
-pub fn answer(place: &Place, request: &Request, client: &Client<'_>, directory: &Path) -> Response {
+pub fn answer(
+    place: &Place,
+    request: &Request,
+    client: &Client<'_>,
+    directories: &Directories,
+) -> Response {
     if !request.reads() {
         return Response::not_allowed();
     }
     let done = match (place.profile.as_str(), Kind::of_name(&place.profile)) {
-        ("", _) => host::index(directory).map(|text| Response::ok(PLAIN, text)),
-        (_, Some(kind)) => profile(place, kind, request, client, directory),
+        ("", _) => host::index(directories).map(|text| Response::ok(PLAIN, text)),
+        (_, Some(kind)) => profile(place, kind, request, client, directories),
         (other, None) => Err(Response::no_profile(
             NOT_FOUND,
             &format!(
@@ -77,16 +83,16 @@ fn profile(
     kind: Kind,
     request: &Request,
     client: &Client<'_>,
-    directory: &Path,
+    directories: &Directories,
 ) -> Result<Response, Response> {
     let wish = Wish::of_query(kind, &request.query)?;
     let name = place.host.as_deref().map(Cow::Borrowed);
     let name = name.or_else(|| value_of(&request.query, "pid"));
     let name = name.map(|name| named(&name)).transpose()?;
-    let host = FoundHost::sampled(name.as_ref(), directory)?;
+    let host = FoundHost::sampled(name.as_ref(), directories)?;
     match wish.seconds {
         // The headers of a change are those of any profile.
-        Some(seconds) if !request.is_head() => change(&host, &wish, seconds, client, directory),
+        Some(seconds) if !request.is_head() => change(&host, &wish, seconds, client, directories),
         _ => {
             let _one = MAKING.lock();
             let stacks = host.stacks()?;
@@ -112,7 +118,7 @@ fn change(
     wish: &Wish,
     seconds: u32,
     client: &Client<'_>,
-    directory: &Path,
+    directories: &Directories,
 ) -> Result<Response, Response> {
     let (before, start) = {
         let _one = MAKING.lock();
@@ -122,7 +128,7 @@ fn change(
         return Err(Response::refused(BAD_REQUEST)); // to nobody
     }
     let _one = MAKING.lock();
-    let again = host.again(directory)?;
+    let again = host.again(directories)?;
     let after = again.stacks()?;
     if again.requests() != host.requests()
         || after.samples < before.samples
