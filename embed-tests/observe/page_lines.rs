@@ -497,6 +497,15 @@ fn two_reports_are_compared_frame_by_frame() {
             let value = format!("<data value=\"{}\"", change[field]);
             assert!(table.contains(&value), "{field} of {change}: {table}");
         }
+        // The frame of the line has the same error.
+        let (file, line) = (change["file"].as_str().unwrap(), &change["line"]);
+        let place = format!(", {file}:{line}, ");
+        let of_line = frames(first).iter().map(label);
+        let shown = of_line.filter(|label| label.contains(&place)).last();
+        let shown = shown.unwrap_or_else(|| panic!("no frame of {change}: {first}"));
+        let (error, half) = rounded(shown.rsplit_once("\u{b1} ").unwrap().1);
+        let expected = change["error_bytes"].as_f64().unwrap();
+        assert!((error - expected).abs() <= half, "{shown}, {change}");
     }
 }
 

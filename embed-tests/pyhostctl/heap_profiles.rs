@@ -82,6 +82,7 @@ impl Profile {
                 packed(field.unwrap().bytes)
             };
             let label = sample.iter().find(|field| field.number == 3).unwrap();
+            assert_eq!(text(number(label.bytes, 1)), "account");
             let mut key = vec![text(number(label.bytes, 2))];
             key.extend(list(1).iter().map(|id| calls[id].clone()));
             let values = list(2).into_iter().map(|value| value as i64);
@@ -195,7 +196,12 @@ fn a_heap_profile_has_what_convert_writes_with_the_time_of_the_scrape() {
     .unwrap();
     assert_eq!((head.status, body.len()), (200, 0), "{head:?}");
     assert!(head.headers.contains("octet-stream"), "{head:?}");
-    let table = get(address, "/debug/pprof/heap?debug=1", "").unwrap();
+    let table = get(
+        address,
+        "/debug/pprof/heap?other=1&pid=&gc=0&debug=2&debug=0&seconds=",
+        "",
+    )
+    .unwrap();
     assert!(table.headers.contains("text/plain"), "{table:?}");
     assert!(table.body.contains(" in keep_more\n"), "{table:?}");
 }
@@ -316,13 +322,19 @@ fn of_several_hosts_one_is_named_and_the_index_lists_them() {
         "no host with process id 9:1 runs",
     );
     refused(address, "/debug/pprof/profile", 404, "no profile 'profile'");
-    refused(address, "/debug/pprof/heap?seconds=0", 400, "from 1 to 300");
-    refused(
-        address,
-        "/debug/pprof/heap?seconds=2&debug=1",
-        400,
-        "exclude each other",
-    );
+    let values = "seconds=0 seconds=301 seconds=-1 seconds=x seconds=99999999999 debug=yes gc=yes";
+    for value in values.split(' ').chain(["debug=1&seconds=1"]) {
+        let path = format!("/debug/pprof/heap?{value}&seconds=2");
+        refused(address, &path, 400, "expected ");
+    }
+    for path in [
+        "/hosts/debug/pprof/heap",
+        "/hosts/12/metrics",
+        "/debug/pprofs",
+    ] {
+        let answer = get(address, path, "").unwrap();
+        assert!(answer.status == 404 && answer.body.starts_with("404 "));
+    }
     assert_eq!(
         get(address, "/debug/pprof/", "Host: evil.example\r\n")
             .unwrap()

@@ -125,6 +125,7 @@ fn a_scrape_has_every_host_that_runs_and_none_that_has_ended() {
         .collect();
     let text = scrape(address);
     check_metrics(&text);
+    assert!(text.contains("# TYPE pyhost_allocations_total counter\n") && !text.contains("# EOF"));
     for host in &hosts {
         let pid = host.pid().to_string();
         let of_obj = [("pid", pid.as_str()), ("account", "obj"), ("command", "-c")];
@@ -219,6 +220,9 @@ fn only_what_there_is_can_be_read() {
     let head = ask(address, "HEAD /metrics HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(status("\x16\x03\x01\x02\r\n\r\n"), 400);
+    assert_eq!(status("GET / HTTP/9\r\n\r\n"), 400);
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
+    assert_eq!(status(&many), 431);
     assert_eq!(
         status(&format!(
             "GET / HTTP/1.1\r\nA: {}\r\n\r\n",
@@ -350,14 +354,14 @@ fn a_name_that_is_not_the_servers_is_not_answered() {
         let headers = format!("Host: {host}\r\n");
         get(address, "/metrics", &headers).unwrap().status
     };
-    for host in ["localhost", "127.0.0.1:14450", &address.to_string()] {
+    let own =
+        "localhost LOCALHOST:14450 app.localhost localhost. 127.0.0.1:14450 127.9.9.9 [::1]:14450";
+    for host in own.split(' ').chain([&*address.to_string()]) {
         assert_eq!(status(address, host), 200, "{host}");
     }
-    for host in [
-        "evil.example",
-        "evil.example:14450",
-        "127.0.0.1.evil.example",
-    ] {
+    let others = "evil.example localhost.evil.example 127.0.0.1.evil.example evil.example:14450 notlocalhost 10.0.0.1 \
+        0.0.0.0:14450  :14450";
+    for host in others.split(' ').chain(["localhost\r\nHost: 127.0.0.1"]) {
         assert_eq!(status(address, host), 421, "{host}");
     }
     let rebound = ask(
@@ -376,8 +380,21 @@ fn a_name_that_is_not_the_servers_is_not_answered() {
     let port: u16 = port.trim_end_matches("/metrics").parse().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    for host in [machine.trim(), "10.1.2.3:14450", "Metrics.Example:80"] {
+    for host in [
+        machine.trim(),
+        "10.1.2.3:14450",
+        "[fe80::1]:9",
+        "Metrics.Example:80",
+    ] {
         assert_eq!(status(address, host), 200, "{host}");
     }
     assert_eq!(status(address, "evil.example"), 421);
+    let (_any, line) = Daemon::ready(Command::new(PYHOSTCTL).arg("--dir").arg(&live).args([
+        "serve",
+        "--listen=:0",
+        "--allow-host=*",
+    ]));
+    let address = line.trim_start_matches("serving http://");
+    let address = address.trim_end_matches("/metrics").parse().unwrap();
+    assert_eq!(status(address, "any.example"), 200);
 }

@@ -53,29 +53,11 @@ pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::tests::{assert_has, empty, sample};
+    use crate::stacks::tests::{assert_has, sample};
 
     #[test]
     fn names_neither_end_a_frame_nor_a_line() {
         let text = text(&sample(), View::Allocated);
         assert_has(&text, &["obj;a:b  [31m (dir/a:b .py:1) 70\n"]);
-    }
-
-    fn picture_of(view: View) -> String {
-        String::from_utf8(picture(&sample(), view).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn names_are_text_and_not_markup() {
-        let picture = picture_of(View::AtPeak);
-        assert_has(&picture, &["&lt;module&gt; (/job.py:9)"]);
-        assert!(!picture.contains("<module>"));
-        assert_eq!(picture, picture_of(View::AtPeak));
-    }
-
-    #[test]
-    fn a_view_without_bytes_is_not_drawn() {
-        let error = picture(&empty(), View::Live).unwrap_err();
-        assert_has(&error, &["no bytes"]);
     }
 }

@@ -1,10 +1,9 @@
 //! Reports that nobody should write.
 
 use super::{Format, convert};
-use crate::stacks::tests::{assert_has, call, empty, row, sample, stacks_of, with_lines};
+use crate::stacks::tests::{assert_has, call, empty, row, stacks_of, with_lines};
 use crate::stacks::{Stacks, View};
 use clap::ValueEnum;
-use pyhost_record::output::format::{ENOUGH, is_ours};
 use serde_json::{Value, json};
 
 pub fn convert_all(stacks: &Stacks) {
@@ -34,17 +33,6 @@ fn what_is_mapped_is_left_out_but_at_the_highest_resident_size() {
     assert_eq!(text(View::AtPeak).unwrap(), of_obj);
     let all = text(View::AtResidentPeak).unwrap();
     assert_eq!(all, format!("{of_mapped}{of_obj}"));
-}
-
-#[test]
-fn a_result_is_known_as_ours_so_that_the_next_may_replace_it() {
-    for format in Format::value_variants() {
-        for view in View::ALL {
-            let result = convert(&sample(), *format, view).unwrap();
-            let beginning = &result[..result.len().min(ENOUGH)];
-            assert!(is_ours(beginning), "{format:?} {view:?}");
-        }
-    }
 }
 
 #[test]

@@ -216,7 +216,7 @@ type Key<'a> = (&'a str, Option<&'a str>, Vec<&'a Frame>);
 pub struct Listing<'a> {
     stacks: HashSet<Key<'a>>,
     /// The fewest bytes of a stack that it lists.
-    least: i64,
+    pub least: i64,
 }
 
 impl<'a> Listing<'a> {
@@ -237,7 +237,7 @@ impl<'a> Listing<'a> {
 
     /// The bytes that a sum of this report may lack, of `unlisted` stacks that only the other report lists. Each has fewer
     /// than the least that this one lists, and all together at most `left_out`, the bytes of stacks that it leaves out.
-    pub fn may_lack(&self, unlisted: usize, left_out: i64) -> i64 {
+    fn may_lack(&self, unlisted: usize, left_out: i64) -> i64 {
         self.least.saturating_mul(unlisted as i64).min(left_out)
     }
 }
@@ -248,7 +248,7 @@ fn key<'a>(stacks: &'a Stacks, site: &'a Site) -> Key<'a> {
 }
 
 /// The error of the difference of A and B, of which each may lack so many bytes.
-pub fn error_of_change([a, b]: [Amount; 2], may_lack: [i64; 2], interval: i64) -> i64 {
+fn error_of_change([a, b]: [Amount; 2], may_lack: [i64; 2], interval: i64) -> i64 {
     let lacks = may_lack[usize::from(a.bytes >= b.bytes)];
     error_bytes(a.square + b.square, interval).saturating_add(lacks)
 }

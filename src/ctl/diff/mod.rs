@@ -4,7 +4,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-pub use lines::{Change, LineChanges, Listing, error_of_change, interval_of};
+pub use lines::{Change, LineChanges, Listing, interval_of};
 
 use crate::find::Directories;
 use crate::model::{Account, Ordered, Process, escaped};

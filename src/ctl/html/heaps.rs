@@ -134,15 +134,3 @@ pub fn sizes(accounts: &Ordered<Vec<SizeClass>>) -> Markup {
         @for (name, classes) in accounts.iter().filter(|(_, classes)| !classes.is_empty()) { (account(name, classes)) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fragmentation_is_the_room_that_is_not_live() {
-        assert_eq!(fragmentation(25, 100), Some(0.75));
-        assert_eq!(fragmentation(200, 100), Some(0.0));
-        assert_eq!(fragmentation(0, 0), None);
-    }
-}

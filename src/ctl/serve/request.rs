@@ -114,10 +114,6 @@ pub fn decoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn status(bytes: &[u8]) -> &'static str {
-        Request::parse(bytes).unwrap_err().status
-    }
-
     #[test]
     fn a_request_may_come_in_pieces() {
         let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -128,33 +124,6 @@ mod tests {
         assert_eq!(request.path, "/metrics");
         assert_eq!(request.host.as_deref(), Some("a"));
         assert!(request.reads() && !request.is_head() && !request.prefers_openmetrics);
-    }
-
-    #[test]
-    fn the_host_is_that_of_the_target_or_of_the_one_header() {
-        let host = |text: &str| {
-            let request = Request::parse(text.as_bytes()).unwrap().unwrap();
-            (request.host.unwrap_or("none".to_owned()), request.path)
-        };
-        let path = || "/m".to_owned();
-        for (text, expected) in [
-            ("GET /m HTTP/1.0\r\n\r\n", "none"),
-            ("GET /m HTTP/1.1\r\nHOST: a:80 \r\n\r\n", "a:80"),
-            ("GET /m HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", ""),
-            ("GET http://c/m?x HTTP/1.1\r\nHost: a\r\n\r\n", "c"),
-        ] {
-            assert_eq!(host(text), (expected.to_owned(), path()), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_request_is_refused() {
-        assert!(status(b"\x16\x03\x01\x02\x00\x01").starts_with("400"));
-        assert!(status(b"GET / HTTP/9\r\n\r\n").starts_with("400"));
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
-        assert!(status(many.as_bytes()).starts_with("431"));
-        let long = format!("GET /{}", "a".repeat(LIMIT));
-        assert!(status(long.as_bytes()).starts_with("431"));
     }
 
     #[test]
@@ -179,18 +148,5 @@ mod tests {
             let found = prefers_openmetrics(accept.iter().map(String::as_str));
             assert_eq!(found, expected, "{accept:?}");
         }
-    }
-
-    #[test]
-    fn values_are_decoded_and_the_first_counts() {
-        let query = "pid=1%3a2&&seconds=5&seconds=6&gc&debug=&odd=%zz%4+%41%";
-        let value = |name| value_of(query, name);
-        assert_eq!(value("pid").as_deref(), Some("1:2"));
-        assert_eq!(value("seconds").as_deref(), Some("5"));
-        assert_eq!(value("odd").as_deref(), Some("%zz%4 A%"));
-        for missing in ["gc", "debug", "other"] {
-            assert_eq!(value(missing), None, "{missing}");
-        }
-        assert_eq!(value_of("", "pid"), None);
     }
 }

@@ -3,7 +3,7 @@
 /// The response. The connection ends after it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
-    pub status: &'static str,
+    status: &'static str,
     content_type: &'static str,
     /// Further header lines, or nothing.
     headers: String,

@@ -24,33 +24,3 @@ pub fn square(error_bytes: i64, interval: i64) -> f64 {
 pub fn error_bytes(squares: f64, interval: i64) -> i64 {
     (squares.sqrt() + missed(interval)).round() as i64
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variances_add_and_the_intervals_count_once() {
-        let interval = 100;
-        let sum = square(300 + 30, interval) + square(300 + 40, interval);
-        assert_eq!(error_bytes(sum, interval), 300 + 50);
-        assert_eq!(error_bytes(square(437, interval), interval), 437);
-        assert_eq!(error_bytes(0.0, interval), 300, "nothing was seen");
-    }
-
-    #[test]
-    fn without_sampling_there_is_no_error() {
-        for interval in [-5, 0, 1] {
-            assert_eq!(error_bytes(square(0, interval), interval), 0);
-        }
-    }
-
-    #[test]
-    fn no_number_overflows() {
-        for interval in [i64::MIN, 1, i64::MAX] {
-            let sum = square(i64::MAX, interval) * 1000.0;
-            assert!(error_bytes(sum, interval) > 0);
-        }
-        assert_eq!(error_bytes(f64::INFINITY, 1), i64::MAX);
-    }
-}

@@ -100,38 +100,3 @@ fn clean(text: &str) -> String {
     };
     text.replace(is_forbidden, "\u{fffd}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::ending::End;
-    use super::*;
-
-    #[test]
-    fn runs_are_put_together_by_the_line_whose_request_failed() {
-        let mut cases = Cases::default();
-        for (line, end) in [
-            (None, End::Status(0)),
-            (
-                Some("1 mem 64 /a.py:3 in f < /b.py:9 in <module>"),
-                End::MemoryError(1),
-            ),
-            (
-                Some("2 mem 80 /a.py:3 in f < /b.py:7 in <module>"),
-                End::Signal(11),
-            ),
-            (Some("3 native 80 -"), End::Hang),
-        ] {
-            cases.add(line, &Run::of(end), "<\u{1b}&>\n");
-        }
-        let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuites name=\"pyhostctl sweep of mem above 1.0 KiB\" tests=\"3\" failures=\"2\" errors=\"0\" time=\"2.000\">\n\
-         <testsuite name=\"pyhostctl sweep of mem above 1.0 KiB\" tests=\"3\" failures=\"2\" errors=\"0\" skipped=\"0\" time=\"2.000\">\n\
-         <testcase classname=\"sweep.mem\" name=\"/a.py:3 in f\" time=\"1.000\">\
-         <failure type=\"crash by SIGSEGV\" message=\"1 of 2 runs: crash by SIGSEGV\">&lt;\u{fffd}&amp;&gt;\n</failure></testcase>\n\
-         <testcase classname=\"sweep.native\" name=\"no line of Python\" time=\"0.500\">\
-         <failure type=\"hang\" message=\"1 of 1 runs: hang\">&lt;\u{fffd}&amp;&gt;\n</failure></testcase>\n\
-         <testcase classname=\"sweep.program\" name=\"no request fails\" time=\"0.500\"></testcase>\n\
-         </testsuite>\n</testsuites>\n";
-        assert_eq!(cases.text("mem above 1.0 KiB"), expected);
-    }
-}

@@ -205,28 +205,4 @@ mod tests {
         }
         assert!(accounts("mem+x").is_err() && accounts("").is_err());
     }
-
-    #[test]
-    fn lines_of_other_rules_are_not_the_sweeps() {
-        let rule = Rule {
-            accounts: Some("mem+obj".to_owned()),
-            above: Some(1000),
-            when_open: false,
-        };
-        let sweeps = "3 obj 1001 /a.py:3 in f < /b.py:9 in <module>";
-        let others = [
-            "1 obj 2000 /a.py:3 in f", // another number
-            "3 raw 2000 /a.py:4 in f", // another account
-            "3 mem 1000 /a.py:5 in f", // not above
-            "3",                       // cut
-            "",
-        ];
-        let injected = others.into_iter().chain([sweeps]);
-        let injected: Vec<String> = injected.map(str::to_owned).collect();
-        assert_eq!(rule.line_of(3, &injected), Some(sweeps));
-        assert_eq!(rule.line_of(3, &injected[..others.len()]), None);
-        let all = Rule::default();
-        assert_eq!(all.line_of(3, &injected), Some("3 raw 2000 /a.py:4 in f"));
-        assert_eq!(all.line_of(2, &injected), None);
-    }
 }

@@ -1,9 +1,9 @@
 //! Draws hosts, also such whose files say anything, into terminals of any size; keys and their effect.
 
 use super::sample::{Moment, SampledHost};
-use super::state::{Step, View};
+use super::state::View;
 use super::{columns::ViewPart, draw::draw as draw_frame, tables};
-use crate::{find, process::Usage, stacks::tests::assert_has};
+use crate::{find, process::Usage};
 use crossterm::event::KeyCode;
 use pyhost_record::directory::{Entry, Identity};
 use pyhost_record::{Record, blank, metrics::Pid};
@@ -66,10 +66,6 @@ fn moment_of(pids: &[i32]) -> Moment {
     Moment { hosts, ended: None }
 }
 
-fn pids(state: &View) -> Vec<i32> {
-    state.hosts.iter().map(|host| host.identity.pid).collect()
-}
-
 #[test]
 fn every_size_of_terminal_is_drawn() {
     for width in [1, 7, 20, 40, 79, 80, 132, 300] {
@@ -85,15 +81,6 @@ fn every_size_of_terminal_is_drawn() {
             }
         }
     }
-}
-
-#[test]
-fn forty_columns_show_who_and_how_much() {
-    let mut state = state_of(&[123, 456]);
-    let lines = drawn(&mut state, 40, 20);
-    assert_has(&lines[1], &["PID", "LIVE*"]);
-    assert_has(&lines[2], &["123", "0 B"]);
-    assert_has(&lines.join("\n"), &["\ntotal "]);
 }
 
 #[test]
@@ -119,25 +106,4 @@ fn the_selected_host_stays_selected_and_in_sight() {
     assert_eq!(state.selected(), None);
     state.take(moment_of(&[9]));
     assert_eq!(state.selected(), Some(0));
-}
-
-#[test]
-fn keys_sort_pause_and_leave() {
-    let mut state = state_of(&[2, 3, 1]);
-    assert_eq!(pids(&state), [1, 2, 3]);
-    while state.sorted_by() != "PID" {
-        state.press(KeyCode::Char('s'));
-    }
-    assert_eq!(pids(&state), [3, 2, 1]);
-    state.press(KeyCode::Char('r'));
-    assert_eq!(pids(&state), [1, 2, 3]);
-    state.press(KeyCode::Char('p'));
-    assert!(!state.looks());
-    state.press(KeyCode::Char('p'));
-    assert!(state.looks());
-    state.press(KeyCode::Char('?'));
-    // The first key that leaves, leaves the help.
-    assert_eq!(state.press(KeyCode::Esc), Step::On);
-    assert_eq!(state.press(KeyCode::Esc), Step::Leave);
-    assert_eq!(state.press(KeyCode::Char('q')), Step::Leave);
 }

@@ -1,17 +1,17 @@
 //! The section of sampled lines: the lines with the most bytes as tables for all, and the stacks as an icicle that the
-//! page's script draws from [`tree`].
+//! page's script draws from [`drawing`].
 
+mod drawing;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use super::figures::{count, swatch};
 use super::text;
 use crate::stacks::{Stacks, View};
 use crate::{model::Report, summary::Summary};
+use drawing::Drawing;
 use maud::{Markup, html};
-use tree::Tree;
 
 pub const SCRIPT: &str = include_str!("script.js");
 
@@ -45,20 +45,21 @@ pub fn section(report: &Report, baseline: Option<&Baseline>) -> Result<Option<Se
             return Ok(Some((body, None)));
         }
     };
-    let tree = Tree::new(&stacks, baseline);
-    if tree.is_empty() {
+    let drawing = Drawing::new(&stacks, baseline);
+    let views = in_order(drawing.views(), baseline.is_some());
+    if views.is_empty() {
         let body = html! { p { "No sample has bytes." } (facts(&stacks)) };
         return Ok(Some((body, None)));
     }
-    let views = in_order(tree.views(), baseline.is_some());
     let open = 1 + usize::from(report.highest_resident().is_some_and(|it| it.1));
     let body = html! {
         (facts(&stacks))
         @if let Some(baseline) = baseline { (tables::changes(&stacks, baseline, &views, open)) }
         (tables::section(&stacks, &views, open))
-        (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), tree.has_native_calls())))
+        (icicle(&views, baseline.is_some(), &legend(baseline.is_some(), drawing.has_native_calls())))
     };
-    Ok(Some((body, Some(tree.to_json()))))
+    let json = serde_json::to_string(&drawing).map_err(|error| error.to_string())?;
+    Ok(Some((body, Some(json))))
 }
 
 /// The view that is shown first comes first: the peak, or for a comparison the one that `pyhostctl diff` compares. The highest

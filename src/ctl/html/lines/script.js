@@ -1,5 +1,5 @@
 // Draws the stacks of the sampled lines as an icicle: the outermost call at the top, the widths by bytes. The JSON beside it
-// has the sums of each frame, made by src/ctl/html/lines/tree.rs. Names of the report become text, never markup.
+// has the stacks, made by src/ctl/html/lines/drawing.rs. Names of the report become text, never markup.
 "use strict";
 (async () => {
   const source = document.getElementById("stacks-data");
@@ -21,34 +21,28 @@
   // Frames above the one that is zoomed to, and rows below it, that are drawn.
   const ABOVE = 8;
   const BELOW = 120;
-  const FIELDS = data.is_comparison ? 7 : 5;
 
-  const rowsOf = (flat) => {
-    const rows = [];
-    for (let at = 0; at < flat.length; at += FIELDS) {
-      const [view, scope, bytes, blocks, deviation, before, changeError] = flat.slice(at, at + FIELDS);
-      rows.push({ view, scope, bytes, blocks, deviation, before: before ?? 0, changeError: changeError ?? 0 });
+  const nodeOf = (frame, parent) => ({ frame, parent, children: [], below: new Map(), level: parent ? parent.level + 1 : 0, sum: null, isFound: false });
+  const root = nodeOf(-1, null);
+  const nodes = [root];
+  const stacks = data.stacks.map(([report, account, isListed, frames, views]) => {
+    let node = root;
+    for (const frame of frames) {
+      const known = node.below.get(frame);
+      const next = known ?? nodeOf(frame, node);
+      if (!known) {
+        node.below.set(frame, next);
+        node.children.push(next);
+        nodes.push(next);
+      }
+      node = next;
     }
-    return rows;
-  };
-  const nodes = [];
-  const lastOf = [];
-  for (const [above, frames, flat] of data.entries) {
-    const rows = rowsOf(flat);
-    let parent = above < 0 ? null : lastOf[above];
-    for (const frame of above < 0 ? [-1] : frames) {
-      const node = { frame, parent, rows, children: [], level: parent ? parent.level + 1 : 0, sum: null, isFound: false };
-      if (parent) parent.children.push(node);
-      nodes.push(node);
-      parent = node;
-    }
-    lastOf.push(parent);
-  }
-  const root = nodes[0];
-  data.accounts.forEach(([name, isInTotal], index) => {
+    return { report, account, isListed, node, views };
+  });
+  data.accounts.forEach(([name, totals], index) => {
     const option = document.createElement("option");
     option.value = index + 1;
-    option.textContent = isInTotal ? name : name + " (in the total of the highest resident size only)";
+    option.textContent = totals.every(Boolean) ? name : name + " (in the total of the highest resident size only)";
     account.append(option);
   });
 
@@ -64,7 +58,7 @@
   const shareText = (part, whole) => (whole > 0 ? ((part * 100) / whole).toFixed(1) : "0.0") + "\u00a0%";
   const signed = (bytes) => (bytes > 0 ? "+" : "") + bytesText(bytes);
   // The variances of disjoint sums add; the rest of the error counts once.
-  const errorOf = (sums) => Math.round(data.missed_bytes + Math.sqrt(sums.reduce((sum, { deviation }) => sum + deviation ** 2, 0)));
+  const errorOf = (sums) => Math.round(data.missed_bytes + Math.sqrt(sums.reduce((sum, { square }) => sum + square, 0)));
 
   const fileOf = (node) => (node.frame < 0 ? null : data.files[data.frames[node.frame][1]]) ?? null;
   const nameOf = (node) => (node.frame < 0 ? account.selectedOptions[0].textContent : data.frames[node.frame][0]);
@@ -73,12 +67,20 @@
     const line = file && data.frames[node.frame][2];
     return file ? file[0] + (line ? ":" + line : "") : "";
   };
-  const hasChanged = ({ bytes, before, changeError }) => Math.abs(bytes - before) > changeError;
+  // Bytes of stacks that the reports do not list.
+  let leftOut = [0, 0];
+  // The report with fewer bytes may lack stacks that only the other one lists: each has fewer bytes than the least that it lists.
+  const changeError = ({ bytes, before, squares, unlisted }) => {
+    const report = before >= bytes ? 0 : 1;
+    const lacks = Math.min(data.comparison.least[report][Number(view.value)] * unlisted[report], leftOut[report]);
+    return Math.round(Math.sqrt(squares) + data.comparison.missed_bytes) + lacks;
+  };
+  const hasChanged = (sum) => Math.abs(sum.bytes - sum.before) > changeError(sum);
   // The change is in the text too: not everybody sees it by the colour.
   const labelOf = (node) => {
     const path = placeOf(node);
     const name = path ? nameOf(node) + " " + path.slice(path.lastIndexOf("/") + 1) : nameOf(node);
-    return data.is_comparison && hasChanged(node.sum) ? name + " " + signed(node.sum.bytes - node.sum.before) : name;
+    return data.comparison && hasChanged(node.sum) ? name + " " + signed(node.sum.bytes - node.sum.before) : name;
   };
 
   const key = () => (widths ? widths.value : "bytes");
@@ -87,22 +89,27 @@
   // Sums of the view and the account that are chosen.
   const choose = () => {
     const [wanted, scope] = [Number(view.value), Number(account.value)];
-    // Nodes of one entry share their rows.
-    const found = new Map();
-    for (const node of nodes) {
-      if (!found.has(node.rows)) {
-        const rows = node.rows.filter((row) => row.view === wanted);
-        const only = () => rows.find((row) => data.accounts[row.scope - 1]?.[1]);
-        found.set(node.rows, rows.find((row) => row.scope === scope) ?? (scope === 0 ? only() : null) ?? null);
+    for (const node of nodes) node.sum = null;
+    leftOut = [0, 0];
+    for (const { report, account, isListed, node, views } of stacks) {
+      const amount = views.find((row) => row[0] === wanted);
+      if (!amount || !(scope === 0 ? data.accounts[account][1][wanted] : account === scope - 1)) continue;
+      const [, bytes, blocks, square, isUnlisted] = amount;
+      if (!isListed) leftOut[report] += bytes;
+      for (let above = node; above; above = above.parent) {
+        const sum = (above.sum ??= { bytes: 0, blocks: 0, square: 0, before: 0, squares: 0, unlisted: [0, 0] });
+        sum.squares += square;
+        if (isUnlisted) sum.unlisted[1 - report] += 1;
+        if (report === 1) sum.before += bytes;
+        else [sum.bytes, sum.blocks, sum.square] = [sum.bytes + bytes, sum.blocks + blocks, sum.square + square];
       }
-      node.sum = found.get(node.rows);
     }
     for (const node of nodes) node.children.sort((one, other) => width(other) - width(one));
   };
 
   const classOf = (node) => {
     if (node.isFound) return "found";
-    if (!data.is_comparison) return node.level === 0 ? "whole" : (fileOf(node)?.[1] ?? "outside");
+    if (!data.comparison) return node.level === 0 ? "whole" : (fileOf(node)?.[1] ?? "outside");
     if (!hasChanged(node.sum)) return "same";
     const { bytes, before } = node.sum;
     if (bytes > before) return bytes > 2 * before ? "most-grew" : "grew";
@@ -110,12 +117,12 @@
   };
 
   const figures = (node) => {
-    const { bytes, blocks, before, changeError } = node.sum;
-    const error = data.missed_bytes || node.sum.deviation ? " \u00b1 " + bytesText(errorOf([node.sum])) : "";
+    const { bytes, blocks, before, square } = node.sum;
+    const error = data.missed_bytes || square ? " \u00b1 " + bytesText(errorOf([node.sum])) : "";
     let text = bytesText(bytes) + error + " (" + bytes.toLocaleString("en") + " bytes) in " + blocks.toLocaleString("en");
     text += (blocks === 1 ? " block, " : " blocks, ") + shareText(node.sum[key()], width(root)) + " of all";
     if (zoomed !== root && isBelow(node, zoomed)) text += ", " + shareText(node.sum[key()], width(zoomed)) + " of the frame zoomed to";
-    if (data.is_comparison) text += "; before " + bytesText(before) + ", change " + signed(bytes - before) + " \u00b1 " + bytesText(changeError);
+    if (data.comparison) text += "; before " + bytesText(before) + ", change " + signed(bytes - before) + " \u00b1 " + bytesText(changeError(node.sum));
     return text;
   };
   const isBelow = (node, above) => {

@@ -1,18 +1,14 @@
 use super::*;
-use crate::html::SAMPLE;
 use crate::html::page::{page, with};
 use crate::lines::{By, Table};
 use crate::stacks::tests::{assert_has, call, of_thread, row, sample_value, stacks_of, with_lines};
-use crate::stacks::{Amount, missed};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
-/// The tree of a report, as the script reads it.
-fn tree_of(report: &Value, baseline: Option<&Value>) -> Value {
-    let stacks = stacks_of(report).unwrap();
+/// The stacks of a report, as the script reads them.
+fn drawing_of(report: &Value, baseline: Option<&Value>) -> Value {
     let baseline = baseline.map(baseline_of);
-    let text = Tree::new(&stacks, baseline.as_ref()).to_json();
-    serde_json::from_str(&text).unwrap()
+    let drawing = Drawing::new(&stacks_of(report).unwrap(), baseline.as_ref());
+    serde_json::to_value(drawing).unwrap()
 }
 
 fn baseline_of(value: &Value) -> Baseline {
@@ -24,103 +20,6 @@ fn page_of(report: &Value, baseline: Option<&Value>) -> Result<String, String> {
     let report = Report::of_json(&text)?;
     let baseline = baseline.map(baseline_of);
     page(&report, &text, &with(None, baseline.as_ref()))
-}
-
-fn ints(value: &Value) -> Vec<i64> {
-    let list = value.as_array().unwrap();
-    list.iter().map(|number| number.as_i64().unwrap()).collect()
-}
-
-/// The frames from the outermost in, of each frame of the tree, with the row of a view and a scope.
-fn rows_of(tree: &Value, view: View, scope: i64) -> HashMap<Vec<String>, Vec<i64>> {
-    let fields = match tree["is_comparison"].as_bool().unwrap() {
-        true => 7,
-        false => 5,
-    };
-    let name = |frame: &Value| {
-        let [name, file, line] =
-            [0, 1, 2].map(|part| &tree["frames"][frame.as_u64().unwrap() as usize][part]);
-        match file.as_u64() {
-            Some(file) => format!(
-                "{} {}:{line}",
-                name.as_str().unwrap(),
-                tree["files"][file as usize][0].as_str().unwrap()
-            ),
-            None => name.as_str().unwrap().to_owned(),
-        }
-    };
-    let is_in_total = |scope: i64| tree["accounts"][scope as usize - 1][1] == true;
-    let mut paths: Vec<Vec<String>> = Vec::new();
-    let mut found = HashMap::new();
-    for entry in tree["entries"].as_array().unwrap() {
-        let mut path = match entry[0].as_i64().unwrap() {
-            -1 => Vec::new(),
-            above => paths[above as usize].clone(),
-        };
-        let numbers = ints(&entry[2]);
-        let of_view = || numbers.chunks(fields).filter(|row| row[0] == view as i64);
-        let exact = of_view().find(|row| row[1] == scope);
-        let only = || of_view().find(|row| is_in_total(row[1].max(1)) && scope == 0);
-        let row = exact.or_else(only).map(|row| row[2..].to_vec());
-        if path.is_empty() && entry[0] == -1 {
-            found.extend(row.clone().map(|row| (Vec::new(), row)));
-        }
-        for frame in entry[1].as_array().unwrap() {
-            path.push(name(frame));
-            found.extend(row.clone().map(|row| (path.clone(), row)));
-        }
-        paths.push(path);
-    }
-    found
-}
-
-/// The sum of each frame, added up one by one.
-fn sums_of(stacks: &Stacks, view: View, account: Option<&str>) -> HashMap<Vec<String>, Vec<i64>> {
-    let mut found: HashMap<Vec<String>, Amount> = HashMap::new();
-    for site in stacks.of_view(view) {
-        let counts = account.map_or(view.has(&site.account), |name| name == site.account);
-        if !counts {
-            continue;
-        }
-        let frames = stacks.frames_of(site).map(|frame| match &frame.place {
-            Some((file, line)) => format!("{} {file}:{line}", frame.name),
-            None => frame.name.clone(),
-        });
-        let frames: Vec<String> = frames.collect();
-        for end in 0..=frames.len() {
-            let known = found.entry(frames[..end].to_vec()).or_default();
-            *known = known.plus(site.amount(view)).unwrap();
-        }
-    }
-    let figures = |sum: Amount| vec![sum.bytes, sum.blocks, sum.square.sqrt().round() as i64];
-    let found = found.into_iter();
-    found.map(|(path, sum)| (path, figures(sum))).collect()
-}
-
-#[test]
-fn each_frame_has_the_sum_of_its_stacks_by_view_and_account() {
-    let mut mixed = sample_value();
-    let peak = mixed["lines"]["at_peak"].as_array_mut().unwrap();
-    let module = call("<module>", "/job.py", 9);
-    let load = [call("load", "/job.py", 3), module.clone()];
-    peak.push(row("mapped", 5000, 1, &load));
-    peak.push(row("native", 70, 1, std::slice::from_ref(&module)));
-    let resident = mixed["lines"]["at_resident_peak"].as_array_mut().unwrap();
-    resident.push(row("mapped", 5000, 1, &[module]));
-    for report in [mixed, serde_json::from_str(SAMPLE).unwrap()] {
-        let stacks = stacks_of(&report).unwrap();
-        let tree = tree_of(&report, None);
-        assert_eq!(tree["missed_bytes"], missed(stacks.interval) as i64);
-        let accounts = tree["accounts"].as_array().unwrap();
-        for view in View::ALL {
-            for scope in 0..=accounts.len() {
-                let account = (scope > 0).then(|| accounts[scope - 1][0].as_str().unwrap());
-                let found = rows_of(&tree, view, scope as i64);
-                let expected = sums_of(&stacks, view, account);
-                assert_eq!(found, expected, "{view:?} {account:?}");
-            }
-        }
-    }
 }
 
 #[test]
@@ -136,17 +35,23 @@ fn stacks_that_shrank_are_left_out_and_threads_of_one_stack_are_summed_first() {
         row("raw", -7, -1, &fill),
     ];
     let report = with_lines(&json!({"interval_bytes": 1, "grown": grown}));
-    for (tree, side) in [
-        (tree_of(&report, None), 0),
-        (tree_of(&sample_value(), Some(&report)), 3),
+    for (drawing, side) in [
+        (drawing_of(&report, None), 0),
+        (drawing_of(&sample_value(), Some(&report)), 1),
     ] {
-        let rows = rows_of(&tree, View::Grown, 0);
-        let path = ["<module> /job.py:9", "fill /job.py:3"].map(str::to_owned);
-        for depth in 0..=2 {
-            assert_eq!(rows[&path[..depth]][side], 300, "{rows:?}");
-        }
-        let dropped = "drop /job.py:4".to_owned();
-        assert!(rows.keys().all(|path| !path.contains(&dropped)));
+        let stacks = drawing["stacks"].as_array().unwrap().iter();
+        let drawn = stacks.filter(|stack| stack[0] == side).map(|stack| {
+            let calls = stack[3].as_array().unwrap().iter();
+            let names = calls.map(|call| &drawing["frames"][call.as_u64().unwrap() as usize][0]);
+            (names.collect::<Vec<_>>(), stack[4][0][1].as_i64().unwrap())
+        });
+        let drawn: Vec<_> = drawn.collect();
+        assert!(
+            drawn
+                .iter()
+                .all(|(names, _)| *names == ["<module>", "fill"])
+        );
+        assert_eq!(drawn.iter().map(|stack| stack.1).sum::<i64>(), 300);
     }
 }
 
@@ -156,7 +61,7 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
     let stack = [native, call("g", "/job.py", 9)];
     let report =
         with_lines(&json!({"interval_bytes": 1, "at_peak": [row("native", 5, 1, &stack)]}));
-    let files = tree_of(&report, None)["files"].clone();
+    let files = drawing_of(&report, None)["files"].clone();
     let expected = json!([
         ["/job.py", "mine", null],
         ["/v/site-packages/x.libs/liba.so", "library", null]
@@ -170,7 +75,7 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
         source: Some(("/home/me/a.c".to_owned(), 7)),
     };
     let frame = crate::stacks::Frame::native(&place, "/lib/liba.so");
-    let file = super::tree::file(&frame.place.unwrap().0, frame.library.as_deref());
+    let file = super::drawing::file(&frame.place.unwrap().0, frame.library.as_deref());
     let expected = (
         "/home/me/a.c".to_owned(),
         "library",
@@ -188,42 +93,10 @@ fn a_comparison_has_the_changes_that_diff_finds() {
     let new = row("raw", 500, 1, &[call("new", "/job.py", 5)]);
     lines["live"].as_array_mut().unwrap().push(new);
     lines["interval_bytes"] = json!(32);
-    let (a, b) = (stacks_of(&before).unwrap(), stacks_of(&report).unwrap());
-    let tree = tree_of(&report, Some(&before));
-    let rows = rows_of(&tree, View::Live, 0);
-    let expected = crate::diff::LineChanges::new(&a, &b, View::Live);
-    let (largest, _) = expected.largest();
-    assert_eq!(largest.len(), 2);
-    for change in largest {
-        let name = change.subject.to_string();
-        let (place, function) = name.split_once(" in ").unwrap();
-        let name = format!("{function} {place}");
-        // Each line has one stack, so its innermost frame has the sums of the line.
-        let mut of_line = rows.iter().filter(|(path, _)| path.last() == Some(&name));
-        let row = of_line.next().unwrap().1;
-        let expected = [change.b, change.a, change.error];
-        assert_eq!([row[0], row[3], row[4]], expected, "{name}");
-    }
-    // A stack that is gone has no width, and its change.
-    let back = rows_of(&tree_of(&before, Some(&report)), View::Live, 0);
-    let new = &back[&vec!["new /job.py:5".to_owned()]];
-    assert_eq!((new[0], new[3]), (0, 500));
     let page = page_of(&report, Some(&before)).unwrap();
     let title = "Lines that changed most: live at the report";
     let parts = [title, "+<data value=\"700\"", "+<data value=\"500\""];
     assert_has(&page, &parts);
-}
-
-#[test]
-fn a_deep_stack_is_one_entry() {
-    let deep: Vec<Value> = (0..4000).map(|line| call("f", "f.py", line % 7)).collect();
-    let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 1, &deep)]}));
-    let tree = tree_of(&report, None);
-    let entries = tree["entries"].as_array().unwrap();
-    assert_eq!(entries.len(), 2);
-    assert_eq!(entries[1][1].as_array().unwrap().len(), 4000);
-    assert_eq!(tree["frames"].as_array().unwrap().len(), 7);
-    assert!(page_of(&report, Some(&report)).is_ok());
 }
 
 #[test]
@@ -240,11 +113,13 @@ fn five_views_of_five_hundred_stacks_stay_small() {
     lines["interval_bytes"] = json!(4096);
     let report = with_lines(&lines);
     let length = report.to_string().len();
-    let stacks = stacks_of(&report).unwrap();
-    let tree = Tree::new(&stacks, None).to_json().len();
-    assert!(tree < length / 10, "{tree} of {length}");
+    let drawing = drawing_of(&report, None).to_string().len();
+    assert!(drawing < length / 10, "{drawing} of {length}");
     let page = page_of(&report, None).unwrap().len();
-    assert!(page < length + tree + 200_000, "{page}, {length}, {tree}");
+    assert!(
+        page < length + drawing + 200_000,
+        "{page}, {length}, {drawing}"
+    );
 }
 
 #[test]

@@ -26,7 +26,6 @@ static MAKING: Mutex<()> = Mutex::new(());
 const ROWS: usize = 1000;
 
 /// A place below `/debug/pprof/`.
-#[derive(Debug, PartialEq, Eq)]
 pub struct Place {
     /// The name of the host, from `/hosts/NAME`.
     host: Option<String>,
@@ -156,33 +155,4 @@ fn compressed(stacks: &Stacks, wish: &Wish, name: &str) -> Result<Response, Resp
     let bytes = pprof::bytes(stacks, &choice);
     let bytes = bytes.map_err(|what| Response::failed(&format!("the profile {what}")))?;
     Ok(Response::file(name, bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_of_the_one_host_or_of_one_that_is_named() {
-        let place = |host: Option<&str>, profile: &str| {
-            Some(Place {
-                host: host.map(str::to_owned),
-                profile: profile.to_owned(),
-            })
-        };
-        for (path, expected) in [
-            ("/debug/pprof", place(None, "")),
-            ("/debug/pprof/", place(None, "")),
-            ("/debug/pprof/heap", place(None, "heap")),
-            ("/debug/pprof/a/b", place(None, "a/b")),
-            ("/hosts/12/debug/pprof/heap", place(Some("12"), "heap")),
-            ("/hosts/5%3A1/debug/pprof/heap", place(Some("5:1"), "heap")),
-            ("/hosts/debug/pprof/heap", None),
-            ("/hosts/12/metrics", None),
-            ("/debug/pprofs", None),
-            ("/metrics", None),
-        ] {
-            assert_eq!(Place::of_path(path), expected, "{path}");
-        }
-    }
 }

@@ -26,7 +26,6 @@ impl Kind {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
 pub struct Wish {
     pub kind: Kind,
     /// Whether the client asks for a collection first.
@@ -75,37 +74,5 @@ impl Wish {
         let change = self.seconds.map(change).into_iter();
         let remarks: Vec<String> = change.chain(self.gc.then_some(gc)).collect();
         (!remarks.is_empty()).then(|| remarks.join("; "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wish(text: &str) -> Result<Wish, Response> {
-        Wish::of_query(Kind::Heap, text)
-    }
-
-    #[test]
-    fn values_are_those_that_go_has() {
-        let plain = wish("other=1&pid=7&debug=0&gc=0").unwrap();
-        assert!(plain.seconds.is_none() && !plain.is_text && !plain.gc);
-        assert_eq!(plain.remark(), None);
-        assert!(wish("debug=2").unwrap().is_text);
-        let change = wish("seconds=300&gc=1").unwrap();
-        assert_eq!((change.seconds, change.gc), (Some(300), true));
-        let remark = change.remark().unwrap();
-        assert!(remark.starts_with("the change in 300 s; gc"));
-    }
-
-    #[test]
-    fn a_bad_value_is_named_with_those_that_are_valid() {
-        let all = "seconds=0 seconds=301 seconds=-1 seconds=x seconds=99999999999 debug=yes gc=yes debug=1&seconds=1";
-        for bad in all.split(' ') {
-            let bytes = wish(bad).unwrap_err().into_bytes(false);
-            let text = String::from_utf8(bytes).unwrap();
-            assert!(text.starts_with("HTTP/1.1 400 "), "{bad}: {text}");
-            assert!(text.contains("expected "), "{bad}: {text}");
-        }
     }
 }
