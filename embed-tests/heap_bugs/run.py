@@ -40,7 +40,6 @@ import make  # noqa: E402
 import report  # noqa: E402
 from interpreters import host_version  # noqa: E402
 
-EXPECTED = HERE / "expected.txt"
 HOSTS = ("none", "hooks", "guard", "all")
 OTHERS = ("debug", "asan", "valgrind", "memray")
 # A bound against hangs, not a measurement.
@@ -48,6 +47,8 @@ PATIENCE = {"valgrind": 300, "memray": 120}
 MEMRAY_FINDS = ("leak",)
 KINDS = ("found", "vague", "missed", "hang", "no")
 INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
+
+FLAGS = ["-g", "-w", "-fno-omit-frame-pointer", "-shared", "-fPIC"]
 
 # The words of a message that names the kind of the bug, of the host's and CPython's lines first, then of other tools.
 OWN = {
@@ -71,7 +72,7 @@ ASAN = {
     "stale realloc": r"attempting double-free|heap-use-after-free",
     "wrong family": r"alloc-dealloc-mismatch",
     "free inside a block": r"attempting free on address which was not malloc",
-    "leak": r"(?s)leak of.*heap_bugs",
+    "leak": r"(?s)leak of.*_bugs",
 }
 VALGRIND = {
     "overflow write": r"Invalid write[\s\S]*bytes after a block",
@@ -82,7 +83,7 @@ VALGRIND = {
     "stale realloc": r"Invalid free[\s\S]*free'd",
     "wrong family": r"Mismatched free",
     "free inside a block": r"Invalid free[\s\S]*inside a block",
-    "leak": r"(?s)(definitely|indirectly) lost.*heap_bugs",
+    "leak": r"(?s)(definitely|indirectly) lost.*_bugs",
 }
 # Of each group of live allocations of heap_bugs.c, as memray_leaks.py prints them.
 MEMRAY = {"leak": r"heap_bugs\.c"}
@@ -106,14 +107,25 @@ def parse(arguments):
 
 
 class Runner:
+    script, expected = HERE / "bugs.py", HERE / "expected.txt"
+
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        names = make.names_for(make.minor_of(options.python))
+        self.packages = make.site_packages(make.environment(options.python, self.environment()))
+        self.tools = [tool for tool in options.tools if self.build(tool)]
+        self.rows = self.variants()
+
+    def environment(self):
+        """Returns the name of the packages that the bugs need: the newest NumPy."""
+        names = make.names_for(make.minor_of(self.options.python))
         numpys = sorted((name for name in names if name.startswith("numpy-")), key=lambda name: [int(part) for part in name[6:].split(".")])
         if not numpys:
             raise make.Unmakable("no NumPy is pinned for this Python")
-        self.packages = make.site_packages(make.environment(options.python, numpys[-1]))
-        self.tools = [tool for tool in options.tools if self.build(tool)]
+        return numpys[-1]
+
+    def variants(self):
+        """Returns the bugs by name, each with its row of the table."""
+        return {name: row for name, (row, _) in bugs.VARIANTS.items()}
 
     def build(self, tool):
         """Builds the extension for a tool. Returns False, and says so, if the machine does not have the tool."""
@@ -131,21 +143,23 @@ class Runner:
             return True
         folder.mkdir()
         include = subprocess.run([self.options.python, "-I", "-c", INCLUDE], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
-        sanitize = ["-fsanitize=address"] if tool == "asan" else []
-        command = ["gcc", "-O1", "-g", "-w", "-fno-omit-frame-pointer", *sanitize, "-shared", "-fPIC", f"-I{include}",
-                   HERE / "heap_bugs.c", "-o", folder / "heap_bugs.so"]
-        built = subprocess.run(command, capture_output=True, text=True)
-        if built.returncode != 0 and tool == "asan":
-            print(f"not tried: asan: {built.stderr.strip().splitlines()[-1]}")
-            folder.rmdir()
+        try:
+            self.compile(folder, [f"-I{include}", *(["-fsanitize=address"] if tool == "asan" else [])])
+        except make.Unmakable as error:
+            if tool != "asan":
+                raise
+            print(f"not tried: asan: {str(error).splitlines()[-1]}")
+            shutil.rmtree(folder)
             return False
-        if built.returncode != 0:
-            raise make.Unmakable(f"gcc: {built.stderr.strip()}")
         return True
+
+    def compile(self, folder, options):
+        """Builds the extension into a folder."""
+        compile(["gcc", "-O1", *FLAGS, *options, HERE / "heap_bugs.c", "-o", folder / "heap_bugs.so"])
 
     def command(self, tool, name, row, plain):
         """Returns a command and the variables that it needs."""
-        host, bug, python = [self.options.pyhost], [HERE / "bugs.py", name], [self.options.python]
+        host, bug, python = [self.options.pyhost], [self.script, name], [self.options.python]
         if tool == "all" and row == "no NULL check":
             accounts = name.rpartition("-")[2]
             return [self.options.pyhostctl, "sweep", "--host", host[0], "--accounts", accounts, "--above", "2M",
@@ -169,7 +183,7 @@ class Runner:
 
     def judge(self, tool, name):
         """Makes a bug under a tool; returns the verdict and the end of what was said."""
-        row = bugs.VARIANTS[name][0]
+        row = self.rows[name]
         if tool == "memray" and row not in MEMRAY_FINDS:
             return "no", ""
         plain = self.folder / ("asan" if tool == "asan" else "plain")
@@ -194,17 +208,24 @@ class Runner:
         return ("missed" if is_quiet else "vague"), tail(said)
 
 
+def compile(command, **options):
+    """Runs a compiler."""
+    built = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    if built.returncode != 0:
+        raise make.Unmakable(f"{command[0]}: {built.stderr.strip()}")
+
+
 def tail(text):
     return "\n".join("    " + line for line in text.strip().splitlines()[-6:])
 
 
-def table(tools, names, verdicts):
+def table(runner, names, verdicts):
     """Returns the cells of a row for each kind of bug."""
     found = []
     for row in bugs.ROWS:
-        of_row = [name for name in names if bugs.VARIANTS[name][0] == row]
+        of_row = [name for name in names if runner.rows[name] == row]
         if of_row:
-            found.append([row, str(len(of_row)), *(cell([verdicts[tool, name] for name in of_row]) for tool in tools)])
+            found.append([row, str(len(of_row)), *(cell([verdicts[tool, name] for name in of_row]) for tool in runner.tools)])
     return found
 
 
@@ -229,30 +250,30 @@ def markdown(options, tools, rows):
                         report.markdown_table(["bug", "planted", *tools], rows)]) + "\n"
 
 
-def read_expected():
-    lines = EXPECTED.read_text(encoding="utf-8").splitlines() if EXPECTED.exists() else []
+def read_expected(path):
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     fields = (line.split() for line in lines if line and not line.startswith("#"))
     return {(tool, name): verdict for name, *pairs in fields for tool, verdict in (pair.split("=") for pair in pairs)}
 
 
-def record(verdicts):
-    expected = {**read_expected(), **{key: verdict for key, verdict in verdicts.items() if key[0] in HOSTS}}
+def record(runner, verdicts):
+    expected = {**read_expected(runner.expected), **{key: verdict for key, verdict in verdicts.items() if key[0] in HOSTS}}
     lines = ["# Verdicts on each bug by the host's options. Written by run.py --record."]
-    for name in bugs.VARIANTS:
+    for name in runner.rows:
         pairs = " ".join(f"{tool}={expected[tool, name]}" for tool in HOSTS if (tool, name) in expected)
         lines.append(f"{name} {pairs}")
-    EXPECTED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    runner.expected.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def main(arguments):
+def main(arguments, kind=Runner):
     options = parse(arguments)
-    names = [name for name in bugs.VARIANTS if not options.only or options.only in name]
     with tempfile.TemporaryDirectory(prefix="heap-bugs-") as folder:
         try:
-            runner = Runner(options, pathlib.Path(folder))
+            runner = kind(options, pathlib.Path(folder))
         except (make.Unmakable, make.BadName, OSError) as error:
             print(f"run.py: {error}", file=sys.stderr)
             return 2
+        names = [name for name in runner.rows if not options.only or options.only in name]
         keys = [(tool, name) for tool in runner.tools for name in names]
         with ThreadPoolExecutor(2) as pool:
             answers = dict(zip(keys, pool.map(lambda key: runner.judge(*key), keys)))
@@ -260,15 +281,15 @@ def main(arguments):
     if options.verbose:
         for key in keys:
             print(f"{key[0]} {key[1]}: {answers[key][0]}\n{answers[key][1]}")
-    rows = table(runner.tools, names, verdicts)
+    rows = table(runner, names, verdicts)
     print(report.plain_table(["bug", "planted", *runner.tools], rows))
     print("N found exactly, N~ vaguely, H: a hang")
     if options.report:
         section = markdown(options, runner.tools, rows)
         report.write_section(options.report, section.splitlines()[0].removeprefix("## CPython "), section)
     if options.record:
-        record(verdicts)
-    expected = read_expected()
+        record(runner, verdicts)
+    expected = read_expected(runner.expected)
     compared = [key for key in keys if key[0] in HOSTS]
     failed = [key for key in compared if verdicts[key] != expected.get(key)]
     for tool, name in failed:
