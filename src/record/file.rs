@@ -248,19 +248,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_is_refused_by_its_kind() {
-        let text = |bytes: &[u8]| Record::of_bytes(bytes).err().map(|error| error.to_string());
-        let mut bytes = blank();
-        assert!(text(&bytes).is_none());
-        assert!(text(&bytes[1..]).unwrap().contains("bytes; expected"));
-        assert!(text(&vec![7; SIZE]).unwrap().contains("is no ledger"));
-        bytes[HEADER] = 7;
-        assert!(text(&bytes).unwrap().contains("is no ledger"));
-        bytes[7] = b'9';
-        assert!(text(&bytes).unwrap().contains("version 9"));
-    }
-
-    #[test]
     fn a_record_of_larger_pages_is_the_end_of_its_file() {
         for lead in [0, UNIT, 3 * UNIT, LARGEST_PAGE - UNIT] {
             let file = [vec![0; lead], blank()].concat();

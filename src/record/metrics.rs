@@ -12,8 +12,6 @@
 #![deny(unsafe_code)]
 
 mod families;
-#[cfg(test)]
-mod tests;
 
 use crate::directory::Identity;
 use families::{FAMILIES, Family, Source, Value};
@@ -270,26 +268,22 @@ impl<W: Write> Samples<'_, W> {
         }
         self.out.write_str(self.family.name)?;
         let mut separator = '{';
+        let mut label = |name: &str, value: &dyn Display| {
+            let begin = std::mem::replace(&mut separator, ',');
+            write!(self.out, "{begin}{name}=\"{value}\"")
+        };
         for (name, value) in labels {
-            write!(self.out, "{separator}{name}=\"{}\"", Label(value))?;
-            separator = ',';
+            label(name, &Label(value))?;
         }
         if let Some(process) = process {
             if let Some(member) = process.member {
-                let (service, role) = (Label(member.service), member.role);
-                let worker = member.worker;
-                write!(
-                    self.out,
-                    "{separator}service=\"{service}\",role=\"{role}\",worker=\"{worker}\""
-                )?;
-                separator = ',';
+                label("service", &Label(member.service))?;
+                label("role", &member.role)?;
+                label("worker", &member.worker)?;
             } else if let Some(pid) = process.pid {
-                write!(self.out, "{separator}pid=\"{pid}\"")?;
-                separator = ',';
+                label("pid", &pid)?;
             }
-            let command = Label(process.command);
-            write!(self.out, "{separator}command=\"{command}\"")?;
-            separator = ',';
+            label("command", &Label(process.command))?;
         }
         if separator == ',' {
             self.out.write_char('}')?;

@@ -104,3 +104,10 @@ pub const FAMILIES: &[Family] = families! {
     "pyhost_unreadable_files", "Files of the directory that are no ledger: torn, of another version, or another's.",
         Machine(|machine| machine.unreadable_files);
 };
+
+#[test]
+fn the_help_of_families_needs_no_escaping() {
+    for family in FAMILIES {
+        assert!(!family.help.contains(['"', '\\', '\n']), "{}", family.help);
+    }
+}
