@@ -500,8 +500,8 @@ fn two_reports_are_compared_frame_by_frame() {
         // The frame of the line has the same error.
         let (file, line) = (change["file"].as_str().unwrap(), &change["line"]);
         let place = format!(", {file}:{line}, ");
-        let of_line = frames(first).iter().map(label);
-        let shown = of_line.filter(|label| label.contains(&place)).last();
+        let mut labels = frames(first).iter().map(label);
+        let shown = labels.rfind(|label| label.contains(&place));
         let shown = shown.unwrap_or_else(|| panic!("no frame of {change}: {first}"));
         let (error, half) = rounded(shown.rsplit_once("\u{b1} ").unwrap().1);
         let expected = change["error_bytes"].as_f64().unwrap();

@@ -9,7 +9,7 @@ use crate::serve::{host, live_folder, serve};
 use crate::skipping::skipped;
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ type Values = [i64; 4];
 struct Profile {
     /// By the account and the calls `function file:line`, the innermost first.
     samples: BTreeMap<Vec<String>, Values>,
+    threads: BTreeSet<String>,
     time: i64,
     duration: i64,
     default: String,
@@ -74,16 +75,18 @@ impl Profile {
                 (number(field.bytes, 1), call)
             })
             .collect();
-        let mut samples = BTreeMap::new();
+        let (mut samples, mut threads) = (BTreeMap::new(), BTreeSet::new());
         for field in all(2) {
             let sample = fields(field.bytes);
             let list = |wanted| {
                 let field = sample.iter().find(|field| field.number == wanted);
                 packed(field.unwrap().bytes)
             };
-            let label = sample.iter().find(|field| field.number == 3).unwrap();
-            assert_eq!(text(number(label.bytes, 1)), "account");
-            let mut key = vec![text(number(label.bytes, 2))];
+            let labels = sample.iter().filter(|field| field.number == 3);
+            let labels = labels.map(|it| [1, 2].map(|part| text(number(it.bytes, part))));
+            let labels: BTreeMap<_, _> = labels.map(|[key, value]| (key, value)).collect();
+            threads.extend(labels.get("thread").cloned());
+            let mut key = vec![labels["account"].clone()];
             key.extend(list(1).iter().map(|id| calls[id].clone()));
             let values = list(2).into_iter().map(|value| value as i64);
             let values: Vec<i64> = values.collect();
@@ -96,6 +99,7 @@ impl Profile {
         });
         Profile {
             samples,
+            threads,
             time: one(9),
             duration: one(10),
             default: text(one(14) as u64),
@@ -181,6 +185,7 @@ fn a_heap_profile_has_what_convert_writes_with_the_time_of_the_scrape() {
     );
     assert_eq!((heap.duration, heap.default.as_str()), (0, "inuse_space"));
     assert_eq!(heap.comments.len(), 2);
+    assert!(Vec::from_iter(&heap.threads) == ["main"] && made.threads == heap.threads);
     let (allocs, headers) = profile(address, &format!("{named}/allocs?gc=1"));
     assert!(headers.contains("filename=\"allocs\""), "{headers}");
     assert_eq!(allocs.samples, heap.samples);

@@ -6,7 +6,7 @@
 
 use crate::find::Directories;
 use crate::model::{Report, SampledLines};
-use crate::{find::path_of, output::Failure, process::identity_of, summary::Summary};
+use crate::{find::path_of, output::Failure, process::identity_of};
 use pyhost_os::clock;
 use pyhost_record::directory::{Entry, Here};
 use pyhost_record::lines::{samples_of, unwritten_samples};
@@ -56,16 +56,6 @@ impl Document {
                 let report = report_of(&record, alive, &path);
                 let text = report.to_json();
                 (report, text)
-            }
-        }
-    }
-
-    pub fn summary(self) -> Summary {
-        match self {
-            Document::Report(report, _) => Summary::of_report(report),
-            Document::Record(record, alive, path) => {
-                let report = report_of(&record, alive, &path);
-                Summary::of_record(&record, alive, report)
             }
         }
     }
@@ -135,25 +125,25 @@ pub struct Input {
 impl Input {
     /// Reads the report of a file in JSON, of standard input (`-`), or of the ledger of a host.
     pub fn read(what: &str, directories: &Directories) -> Result<Input, Failure> {
-        let (name, file, document) = if what == "-" {
+        if what == "-" {
             let refuse = |what| Failure(format!("standard input {what}"));
             let text = text_of(std::io::stdin().lock()).map_err(refuse)?;
-            let report = Box::new(Report::of_json(&text).map_err(refuse)?);
-            let document = Document::Report(report, text);
-            ("standard input".to_owned(), None, document)
-        } else {
-            let path = path_of(what, directories)?;
-            let document = Document::read(&path)?;
-            let is_report = matches!(document, Document::Report(..));
-            let name = format!("'{}'", path.display());
-            (name, is_report.then_some(path), document)
-        };
+            return Ok(Input {
+                report: Box::new(Report::of_json(&text).map_err(refuse)?),
+                text,
+                name: "standard input".to_owned(),
+                file: None,
+            });
+        }
+        let path = path_of(what, directories)?;
+        let document = Document::read(&path)?;
+        let is_report = matches!(document, Document::Report(..));
         let (report, text) = document.into_report();
         Ok(Input {
             report,
             text,
-            name,
-            file,
+            name: format!("'{}'", path.display()),
+            file: is_report.then_some(path),
         })
     }
 }

@@ -133,6 +133,9 @@ parts! {
         /// Why there are none, though there are samples.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lines_missing: Option<String>,
+        /// Of a host's file alone.
+        #[serde(skip)]
+        pub of_header: Option<OfHeader>,
     }
 
     /// The program that ran the script.
@@ -385,6 +388,15 @@ parts! {
     }
 }
 
+/// What a header says better than a report: which words of the command line are the host's, and how the process ended.
+#[derive(Debug)]
+pub struct OfHeader {
+    /// The command line in one line, plain.
+    pub command: String,
+    /// The state in words, such as `was killed`.
+    pub status: String,
+}
+
 impl Report {
     /// The highest resident moment, and whether it says more than the others, as in the host's table.
     pub fn highest_resident(&self) -> Option<(HighestResident, bool)> {
@@ -433,22 +445,4 @@ impl Caps {
 /// The section, which may be null.
 fn caps<'de, D: Deserializer<'de>>(input: D) -> Result<Caps, D::Error> {
     Option::deserialize(input).map(Option::unwrap_or_default)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_report_leaves_out_or_null_is_none_and_accounts_keep_their_order() {
-        let text = r#"{"accounts":{"raw":{},"mem":{},"arena":{}},"process":{"wall_seconds":null},
-            "python":{"debug_build":null},"balance":null,"unknown":[1],
-            "caps":{"total":{"cap_bytes":7},"dossier":null,"told_refusals":0}}"#;
-        let report: Report = serde_json::from_str(text).unwrap();
-        assert!(report.accounts.keys().eq(["raw", "mem", "arena"]));
-        assert_eq!(report.process.wall_seconds, None);
-        assert!(report.balance.is_none() && report.caps.dossier.is_none());
-        assert_eq!(report.caps.of("total"), Some(7));
-        assert_eq!(report.caps.of("obj"), None);
-    }
 }

@@ -21,7 +21,9 @@ impl Usage {
         if !here.sees(identity) {
             return Usage::default();
         }
-        let (resident, peak_resident) = resident(identity.pid).unzip();
+        let path = format!("/proc/{}/status", identity.pid);
+        let memory = kilobytes(&path, ["VmRSS:", "VmHWM:"]);
+        let (resident, peak_resident) = memory.map(<(u64, u64)>::from).unzip();
         Usage {
             resident,
             peak_resident,
@@ -38,12 +40,6 @@ pub fn identity_of(header: &Header) -> Identity {
         pid: header.pid.load(Relaxed),
         start_ticks: header.start_ticks.load(Relaxed),
     }
-}
-
-/// Resident bytes of a process, now and at most.
-fn resident(pid: i32) -> Option<(u64, u64)> {
-    let [resident, peak] = kilobytes(&format!("/proc/{pid}/status"), ["VmRSS:", "VmHWM:"])?;
-    Some((resident, peak))
 }
 
 /// Figures of a file of `/proc`, in bytes, by the beginnings of their lines.

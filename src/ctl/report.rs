@@ -22,9 +22,10 @@ pub fn run(options: &ReportOptions, directories: &Directories) -> Result<(), Fai
     let mut text = String::new();
     for word in &options.what {
         let document = Document::read(&find::path_of(word, directories)?)?;
+        let (report, json) = document.into_report();
         text += &match options.text {
-            true => document.summary().to_text(),
-            false => escaped(&document.into_report().1),
+            true => report.to_text(),
+            false => escaped(&json),
         };
     }
     print(&text)

@@ -1,49 +1,17 @@
-//! The summary of a report: the figures that `report --text` and `diff` print. A record's summary is made from its
-//! report.
+//! A report for people: the figures that `report --text` and `diff` print.
 
-use crate::model::{Account, Caps, Process, Report};
+use crate::model::{Account, Caps, OfHeader, Report};
 use pyhost_ledger::REPORTED;
 use pyhost_ledger::header::{command_line, shortened};
 use pyhost_os::{bytes::Bytes, terminal_text::plain};
-use pyhost_record::{Record, table};
+use pyhost_record::table;
 use std::fmt::Write;
 
-/// A process at one moment, for people.
-#[derive(Debug, Default)]
-pub struct Summary {
-    pub report: Box<Report>,
-    /// The command line in one line, plain.
-    pub command: String,
-    /// Its state in words, such as `was killed`.
-    status: String,
-}
-
-impl Summary {
-    pub fn of_report(report: Box<Report>) -> Self {
-        Summary {
-            command: command(&report),
-            status: status(&report.process),
-            report,
-        }
-    }
-
-    /// The summary of a record, of which `report` was made; `alive` if its process runs.
-    pub fn of_record(record: &Record, alive: bool, report: Box<Report>) -> Self {
-        Summary {
-            // The header knows which of the words are the host's, and how the process ended.
-            command: record.header().command(),
-            status: match alive {
-                true => "runs".to_owned(),
-                false => record.header().ending(),
-            },
-            report,
-        }
-    }
-
+impl Report {
     /// The accounts: those that this version knows first, in a report's order.
-    pub fn accounts(&self) -> Vec<(&String, &Account)> {
+    pub fn sorted_accounts(&self) -> Vec<(&String, &Account)> {
         let known = |name: &str| REPORTED.iter().position(|account| account.name() == name);
-        let mut rows: Vec<_> = self.report.accounts.iter().collect();
+        let mut rows: Vec<_> = self.accounts.iter().collect();
         rows.sort_by_key(|(name, _)| known(name).unwrap_or(REPORTED.len()));
         rows
     }
@@ -51,19 +19,19 @@ impl Summary {
     /// What runs, since when, and how it is; `when` says which moment it is of.
     pub fn line(&self, when: &str) -> String {
         let text = |text: &Option<String>| text.as_deref().map(plain).unwrap_or_default();
-        let (process, python) = (&self.report.process, text(&self.report.python.version));
+        let (process, python) = (&self.process, text(&self.python.version));
         let (pid, since) = (process.pid.unwrap_or_default(), text(&process.started));
-        let (command, status) = (&self.command, plain(&self.status));
+        let (command, status) = (command(self), plain(&status(self)));
         format!("process {pid} ({command}), Python {python}, since {since}{when}: {status}\n")
     }
 
     /// A process as a table for people.
     pub fn to_text(&self) -> String {
-        let (total, process) = (&self.report.total, &self.report.process);
+        let (total, process) = (&self.total, &self.process);
         let mut text = self.line("");
         let _ = table::titles(&mut text);
         let _ = writeln!(text, "{:>9}{:>8}", "refused", "failed");
-        for (name, row) in self.accounts() {
+        for (name, row) in self.sorted_accounts() {
             let sizes = [row.live_bytes, row.peak_bytes].map(count);
             let blocks = [row.live_blocks, row.total_blocks].map(count);
             let _ = table::row(&mut text, &plain(name), sizes, blocks);
@@ -78,10 +46,10 @@ impl Summary {
             (None, Some(peak)) => writeln!(text, "resident peak {}", bytes(peak)),
             (None, None) => Ok(()),
         };
-        if let Some((highest, is_shown)) = self.report.highest_resident() {
+        if let Some((highest, is_shown)) = self.highest_resident() {
             if is_shown {
                 let _ = highest.parts(&mut text);
-                let seen = self.report.at_resident_peak.as_ref();
+                let seen = self.at_resident_peak.as_ref();
                 let mapped = seen.and_then(|seen| seen.mapped.as_ref());
                 let mapped = mapped.into_iter().flatten().map(|it| {
                     let bytes = [it.mapped_bytes, it.resident_bytes].map(count);
@@ -98,10 +66,10 @@ impl Summary {
                 bytes(inherited)
             );
         }
-        for (name, cap, _) in self.report.caps.heights() {
+        for (name, cap, _) in self.caps.heights() {
             let _ = writeln!(text, "cap of {} ({})", bytes(cap), plain(name));
         }
-        if let Some((count, line)) = refusal(&self.report.caps) {
+        if let Some((count, line)) = refusal(&self.caps) {
             let _ = writeln!(text, "refusals: {count}; the last: {}", plain(&line));
         }
         text
@@ -129,11 +97,18 @@ pub fn signed(change: i64) -> String {
 
 /// The command line as a part of a line, as a header has it.
 pub fn command(report: &Report) -> String {
+    if let Some(OfHeader { command, .. }) = &report.of_header {
+        return command.clone();
+    }
     let script = report.process.command.as_deref().unwrap_or_default();
     shortened(&command_line(report.process.argv.clone(), script))
 }
 
-fn status(process: &Process) -> String {
+fn status(report: &Report) -> String {
+    if let Some(OfHeader { status, .. }) = &report.of_header {
+        return status.clone();
+    }
+    let process = &report.process;
     match (process.ended_by.as_deref(), process.exit_status) {
         (None, _) => "ran".to_owned(),
         (Some("kill"), _) => "was killed".to_owned(),

@@ -19,6 +19,7 @@ pub struct Place {
 }
 
 /// Finds names; each library is opened once.
+#[derive(Default)]
 pub struct Symbols {
     /// The build id of each library; None if a path had several libraries.
     build_ids: HashMap<String, Option<String>>,
@@ -46,8 +47,7 @@ impl Symbols {
         Symbols {
             build_ids,
             started,
-            loaders: HashMap::new(),
-            known: HashMap::new(),
+            ..Symbols::default()
         }
     }
 

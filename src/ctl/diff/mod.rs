@@ -7,10 +7,10 @@ mod tests;
 pub use lines::{Change, LineChanges, Listing, interval_of};
 
 use crate::find::Directories;
-use crate::model::{Account, Ordered, Process, escaped};
+use crate::model::{Account, Ordered, Process, Report, escaped};
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
-use crate::summary::{Summary, signed};
+use crate::summary::signed;
 use crate::{baseline, document::Document, find::path_of, output::may_have_colours};
 use clap::Args;
 use pyhost_os::{bytes::Bytes, terminal_text::plain};
@@ -61,36 +61,32 @@ pub fn run(options: &DiffOptions, directories: &Directories) -> Result<(), Failu
         (Some(a), Some(b)) => Some(LineChanges::new(a, b, options.view)),
         _ => None,
     };
+    let lines = lines.as_ref();
     let has_colours = std::io::stdout().is_terminal() && may_have_colours();
-    let [text, json] = forms(&a, &b, lines.as_ref(), has_colours);
-    print(if options.json { &json } else { &text })
+    let of_lines = |lines: &LineChanges| lines.to_text(has_colours);
+    print(&match options.json {
+        true => to_json(&a, &b, lines),
+        false => to_text(&a, &b) + &lines.map(of_lines).unwrap_or_default(),
+    })
 }
 
-/// The summary of a report or of a process, and its sampled lines; None if it has none.
-fn side(path: &Path) -> Result<(Summary, Option<Stacks>), Failure> {
-    let summary = Document::read(path)?.summary();
-    let report = &summary.report;
-    let stacks = report.lines.is_some().then(|| Stacks::by_thread(report));
+/// A report or that of a process, and its sampled lines; None if it has none.
+fn side(path: &Path) -> Result<(Box<Report>, Option<Stacks>), Failure> {
+    let (report, _) = Document::read(path)?.into_report();
+    let stacks = report.lines.is_some().then(|| Stacks::by_thread(&report));
     let stacks = stacks.transpose();
     let stacks = stacks.map_err(|what| Failure::of(path, what))?;
-    Ok((summary, stacks))
-}
-
-pub fn forms(a: &Summary, b: &Summary, lines: Option<&LineChanges>, coloured: bool) -> [String; 2] {
-    let pairs = pairs(a, b);
-    let of_lines = lines.map(|lines| lines.to_text(coloured));
-    let text = to_text(a, b, &pairs) + &of_lines.unwrap_or_default();
-    [text, to_json(a, b, &pairs, lines)]
+    Ok((report, stacks))
 }
 
 /// An account of A and of B, of which one may not have it.
 type Pair<'a> = [Option<&'a Account>; 2];
 
 /// The accounts of both, in A's order and then B's.
-fn pairs<'a>(a: &'a Summary, b: &'a Summary) -> Ordered<Pair<'a>> {
+fn pairs<'a>(a: &'a Report, b: &'a Report) -> Ordered<Pair<'a>> {
     let mut pairs: Ordered<Pair<'a>> = Ordered::new();
-    for (side, summary) in [a, b].into_iter().enumerate() {
-        for (name, account) in summary.accounts() {
+    for (side, report) in [a, b].into_iter().enumerate() {
+        for (name, account) in report.sorted_accounts() {
             pairs.entry(name.clone()).or_default()[side] = Some(account);
         }
     }
@@ -103,31 +99,31 @@ fn of(pair: &Pair, figure: fn(&Account) -> i64) -> [i64; 2] {
 }
 
 /// The resident bytes of both, and their peaks, if both are known.
-fn resident(a: &Summary, b: &Summary) -> [Option<[i64; 2]>; 2] {
+fn resident(a: &Report, b: &Report) -> [Option<[i64; 2]>; 2] {
     let figures: [fn(&Process) -> Option<i64>; 2] =
         [|it| it.resident_bytes, |it| it.peak_resident_bytes];
     figures.map(|figure| {
-        let bytes = |of: &Summary| Some(figure(&of.report.process)?.max(0));
+        let bytes = |of: &Report| Some(figure(&of.process)?.max(0));
         Some([bytes(a)?, bytes(b)?])
     })
 }
 
-fn line_of(letter: char, summary: &Summary) -> String {
-    let when = match summary.report.process.wall_seconds {
+fn line_of(letter: char, report: &Report) -> String {
+    let when = match report.process.wall_seconds {
         Some(seconds) => format!(", {seconds:.1} s after its start"),
         None => String::new(),
     };
-    format!("{letter}: {}", summary.line(&when))
+    format!("{letter}: {}", report.line(&when))
 }
 
-fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
+pub fn to_text(a: &Report, b: &Report) -> String {
     let mut text = line_of('A', a) + &line_of('B', b);
     text += TITLES;
     let bytes = |[a, b]: [i64; 2]| {
         let [a_bytes, b_bytes] = [a, b].map(|bytes| Bytes(bytes as u64).to_string());
         format!("{a_bytes:>11}{b_bytes:>11}{:>12}", signed(b - a))
     };
-    for (name, pair) in pairs {
+    for (name, pair) in &pairs(a, b) {
         let [blocks_a, blocks_b] = of(pair, |account| account.live_blocks);
         let blocks = match blocks_b - blocks_a {
             0 => "0".to_owned(),
@@ -150,14 +146,14 @@ fn to_text(a: &Summary, b: &Summary, pairs: &Ordered<Pair>) -> String {
 }
 
 /// The live bytes of both, and their peaks.
-fn totals(a: &Summary, b: &Summary) -> [[i64; 2]; 2] {
-    let (a, b) = (&a.report.total, &b.report.total);
+fn totals(a: &Report, b: &Report) -> [[i64; 2]; 2] {
+    let (a, b) = (&a.total, &b.total);
     [[a.live_bytes, b.live_bytes], [a.peak_bytes, b.peak_bytes]]
 }
 
-fn to_json(a: &Summary, b: &Summary, pairs: &Ordered<Pair>, lines: Option<&LineChanges>) -> String {
-    let side = |summary: &Summary| {
-        let process = &summary.report.process;
+pub fn to_json(a: &Report, b: &Report, lines: Option<&LineChanges>) -> String {
+    let side = |report: &Report| {
+        let process = &report.process;
         json!({
             "pid": process.pid.unwrap_or_default(),
             "argv": process.argv,
@@ -173,6 +169,7 @@ fn to_json(a: &Summary, b: &Summary, pairs: &Ordered<Pair>, lines: Option<&LineC
             "total_blocks": both(of(pair, |account| account.total_blocks)),
         })
     };
+    let pairs = pairs(a, b);
     let accounts = pairs
         .iter()
         .map(|(name, pair)| (name.clone(), account(pair)));

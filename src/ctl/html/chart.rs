@@ -458,14 +458,6 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_of_nothing_is_drawn() {
-        let mut timeline = timeline();
-        timeline.samples.clear();
-        timeline.events.clear();
-        assert!(draw(&timeline, &WIDE, "").svg.0.ends_with("</svg>"));
-    }
-
-    #[test]
     fn ticks_are_round_numbers_and_few() {
         for (end, most, expected) in [
             (104.0, 6, "0 20 40 60 80 100"),

@@ -1,6 +1,6 @@
 //! The report of a host's file. What only the process itself knows is `None`.
 
-use super::{Caps, Children, HostFacts, Process, Python, Report};
+use super::{Caps, Children, HostFacts, OfHeader, Process, Python, Report};
 use crate::process::{Usage, identity_of};
 use pyhost_ledger::header::{Header, ProcessState};
 use pyhost_os::{clock::Utc, signals::signal_name};
@@ -53,6 +53,13 @@ impl Report {
                 told_refusals: Some(whole(header.refusals.load(Relaxed))),
                 last_refusal: header.refusal().map(|(_, text)| text),
             },
+            of_header: Some(OfHeader {
+                command: header.command(),
+                status: match alive {
+                    true => "runs".to_owned(),
+                    false => header.ending(),
+                },
+            }),
             // The accounts and the total.
             ..serde_json::from_str(&text).unwrap_or_default()
         }

@@ -2,7 +2,6 @@
 
 use super::response::{BAD_REQUEST, Response};
 use httparse::{EMPTY_HEADER, Error, Status};
-use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
 /// The bytes of a request line and its headers that are read at most.
@@ -10,7 +9,6 @@ pub const LIMIT: usize = 8 * 1024;
 /// The headers that are read at most.
 const HEADERS: usize = 64;
 
-#[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     method: String,
     /// The path, without what follows a question mark.
@@ -105,26 +103,9 @@ pub fn value_of<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     found.map(|it| it.1).filter(|value| !value.is_empty())
 }
 
-/// A text with its percent-encoded bytes decoded (RFC 3986, 2.1). A `%` that begins none stays.
-pub fn decoded(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_may_come_in_pieces() {
-        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
-        for length in 0..whole.len() {
-            assert_eq!(Request::parse(&whole[..length]), Ok(None), "{length}");
-        }
-        let request = Request::parse(whole).unwrap().unwrap();
-        assert_eq!(request.path, "/metrics");
-        assert_eq!(request.host.as_deref(), Some("a"));
-        assert!(request.reads() && !request.is_head() && !request.prefers_openmetrics);
-    }
 
     #[test]
     fn the_format_is_the_one_that_is_more_welcome() {

@@ -1,7 +1,6 @@
 //! The bytes of responses.
 
 /// The response. The connection ends after it.
-#[derive(Debug, PartialEq, Eq)]
 pub struct Response {
     status: &'static str,
     content_type: &'static str,

@@ -147,7 +147,7 @@ impl Amount {
 }
 
 /// A frame. Its texts hold letters alone, so that none of them steers a terminal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The function, or for a frame without a place, the reason why there is no call.
     pub name: String,
@@ -182,8 +182,7 @@ impl Frame {
     pub fn label(text: &str) -> Self {
         Frame {
             name: text.to_owned(),
-            place: None,
-            library: None,
+            ..Frame::default()
         }
     }
 }

@@ -130,7 +130,11 @@ impl Stacks {
             let build_id = library.build_id.as_deref();
             (library.file.as_str(), build_id.unwrap_or_default())
         });
-        let mut gathering = Gathering::new(Symbols::new(libraries, started), by_thread);
+        let mut gathering = Gathering {
+            symbols: Symbols::new(libraries, started),
+            by_thread,
+            ..Gathering::default()
+        };
         for view in View::ALL {
             gathering.add_view(lines, view)?;
         }
@@ -188,6 +192,7 @@ type Amounts = [Amount; View::ALL.len()];
 type Key = (String, Option<String>, Vec<usize>);
 
 /// Sites by account and stack, while they are gathered.
+#[derive(Default)]
 struct Gathering {
     symbols: Symbols,
     by_thread: bool,
@@ -199,16 +204,6 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn new(symbols: Symbols, by_thread: bool) -> Self {
-        Gathering {
-            symbols,
-            by_thread,
-            frames: IndexSet::new(),
-            sites: IndexMap::new(),
-            totals: Amounts::default(),
-        }
-    }
-
     fn add_view(&mut self, lines: &SampledLines, view: View) -> Result<(), String> {
         let name = view.name();
         let rows = rows(lines, view);

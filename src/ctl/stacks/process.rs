@@ -3,7 +3,7 @@
 use super::{
     Age, Amount, DEEPEST, Frame, Gathering, LEFT_OUT, OUTSIDE, Site, Stacks, View, error, named,
 };
-use crate::{model::whole, symbols::Symbols};
+use crate::model::whole;
 use pyhost_ledger::Account;
 use pyhost_record::{metrics::Pid, threads::thread_name};
 use pyhost_sampler::{self as sampler, FrameView, Samples, Sum};
@@ -14,7 +14,10 @@ const MOST_CALLS: usize = 1_000_000;
 
 impl Stacks {
     pub fn of_samples(command: &str, samples: &Samples) -> Result<Self, String> {
-        let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
+        let mut gathering = Gathering {
+            by_thread: true,
+            ..Gathering::default()
+        };
         gathering.take(samples, None, &mut 0)?;
         Ok(gathering.into_stacks(command, samples.interval, samples.counts()))
     }
@@ -22,7 +25,10 @@ impl Stacks {
     /// Of the processes of a tree, at least one: what is live in each, of a forked child beyond what was live at the fork, so that
     /// each block counts once. The names of threads begin with their process.
     pub fn of_tree(command: &str, tree: &[(Pid, Samples)]) -> Result<Self, String> {
-        let mut gathering = Gathering::new(Symbols::new(std::iter::empty(), None), true);
+        let mut gathering = Gathering {
+            by_thread: true,
+            ..Gathering::default()
+        };
         let (mut calls, mut counts, mut interval) = (0, (0, 0), 0);
         for (process, samples) in tree {
             gathering.take(samples, Some(process), &mut calls)?;

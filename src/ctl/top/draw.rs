@@ -70,7 +70,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, state: &mut View) {
     match selected.and_then(|place| state.hosts.get(place)) {
         Some(host) => {
             let command = host.record.header().command();
-            let text = format!("process {}: {command}", host.identity.pid);
+            let text = format!("process {}: {command}", host.entry.identity.pid);
             details.push(ViewPart::Lines(vec![Line::styled(text, TITLE)]));
             details.extend(tables::accounts(host, area.width));
         }

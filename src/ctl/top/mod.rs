@@ -179,10 +179,10 @@ fn list(directories: &Directories) -> Result<(), Failure> {
             cap += &format!(" ({age} s)");
         }
         let [live, peak] = [figures.live_bytes, figures.peak_bytes].map(Bytes);
-        let (time, resident) = (tables::clock(host.seconds), shown(host.resident));
+        let (time, resident) = (tables::clock(host.seconds), shown(host.usage.resident));
         let (refused, command) = (figures.refused, header.whole_command());
         row += &format!("{name:>wide$} {time:>10} {live:>11} {peak:>11} {resident:>11} ");
-        let most = shown(host.peak_resident);
+        let most = shown(host.usage.peak_resident);
         row += &format!("{most:>11} {cap:>17} {refused:>8}  {command}");
         text.extend(row.chars().take(columns).chain(['\n']));
     }

@@ -5,18 +5,18 @@
 
 use crate::find::Directories;
 use crate::{find, output::Failure, process::Usage};
+use derive_more::Deref;
 use pyhost_ledger::{AccountFigures, Scope, Snapshot, header::ProcessState};
-use pyhost_record::directory::{Entry, Here, Identity};
+use pyhost_record::directory::{Entry, Here};
 use pyhost_record::{Record, SIZE, metrics::Pid};
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 /// A host at the moment.
+#[derive(Deref)]
 pub struct SampledHost {
-    pub identity: Identity,
-    pub record: Record,
-    pub resident: Option<u64>,
-    pub peak_resident: Option<u64>,
+    #[deref]
+    found: find::FoundHost,
     pub seconds: u64,
     /// The last moment, for rates.
     pub since: Option<Since>,
@@ -59,10 +59,7 @@ impl SampledHost {
     pub fn at_once(found: find::FoundHost) -> Self {
         SampledHost {
             seconds: found.record.header().lasted(true).unwrap_or(0) / 1_000_000_000,
-            identity: found.entry.identity,
-            record: found.record,
-            resident: found.usage.resident,
-            peak_resident: found.usage.peak_resident,
+            found,
             since: None,
         }
     }

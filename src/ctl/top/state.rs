@@ -13,8 +13,8 @@ type Sort = (&'static str, fn(&SampledHost) -> Option<f64>);
 const SORTS: [Sort; 10] = [
     ("LIVE", |host| Some(host.total().live_bytes as f64)),
     ("PEAK", |host| Some(host.total().peak_bytes as f64)),
-    ("RESIDENT", |host| Some(host.resident? as f64)),
-    ("RES PEAK", |host| Some(host.peak_resident? as f64)),
+    ("RESIDENT", |host| Some(host.usage.resident? as f64)),
+    ("RES PEAK", |host| Some(host.usage.peak_resident? as f64)),
     ("USED", |host| Some(host.fullest()?.percent() as f64)),
     ("ALLOC/S", |host| {
         Some(host.rates(Scope::Total)?.allocations)
@@ -22,7 +22,7 @@ const SORTS: [Sort; 10] = [
     ("GROWTH/S", |host| Some(host.rates(Scope::Total)?.growth)),
     ("REFUSED", |host| Some(host.total().refused as f64)),
     ("TIME", |host| Some(host.seconds as f64)),
-    ("PID", |host| Some(host.identity.pid.into())),
+    ("PID", |host| Some(host.entry.identity.pid.into())),
 ];
 
 /// The effect of a key on the program.
@@ -91,7 +91,7 @@ impl View {
             let [one, other] = [a, b].map(|host| value(host).unwrap_or(f64::MIN));
             let order = one.total_cmp(&other);
             let order = if rising { order } else { order.reverse() };
-            order.then_with(|| -> Ordering { a.identity.pid.cmp(&b.identity.pid) })
+            order.then_with(|| -> Ordering { a.entry.identity.pid.cmp(&b.entry.identity.pid) })
         });
     }
 
@@ -99,7 +99,7 @@ impl View {
         let selected = self.selected.as_ref()?;
         self.hosts
             .iter()
-            .position(|host| host.identity == *selected)
+            .position(|host| host.entry.identity == *selected)
     }
 
     /// The index of the selected host.
@@ -109,7 +109,10 @@ impl View {
     }
 
     fn select(&mut self, place: usize) {
-        self.selected = self.hosts.get(place).map(|host| host.identity.clone());
+        self.selected = self
+            .hosts
+            .get(place)
+            .map(|host| host.entry.identity.clone());
     }
 
     pub fn press(&mut self, key: impl Into<KeyEvent>) -> Step {

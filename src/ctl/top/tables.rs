@@ -18,12 +18,14 @@ const WARNING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 const HOSTS: &[Column<SampledHost>] = &[
-    right("PID", 8, 0, |host| host.identity.pid.to_string().into()),
+    right("PID", 8, 0, |host| {
+        host.entry.identity.pid.to_string().into()
+    }),
     right("TIME", 9, 9, |host| clock(host.seconds).into()),
     right("LIVE", 11, 0, |host| bytes(host.total().live_bytes)),
     right("PEAK", 11, 5, |host| bytes(host.total().peak_bytes)),
-    right("RESIDENT", 11, 4, |host| maybe(host.resident)),
-    right("RES PEAK", 11, 8, |host| maybe(host.peak_resident)),
+    right("RESIDENT", 11, 4, |host| maybe(host.usage.resident)),
+    right("RES PEAK", 11, 8, |host| maybe(host.usage.peak_resident)),
     right("CAP", 11, 7, |host| {
         maybe(host.cap(Scope::Total).map(|used| used.cap))
     }),
@@ -184,14 +186,14 @@ pub fn watched(state: &View, width: u16) -> Vec<ViewPart> {
     let Some(host) = state.hosts.first() else {
         return Vec::new();
     };
-    let pid = host.identity.pid;
+    let pid = host.entry.identity.pid;
     let status = match &state.ended {
         None => Line::styled(format!("process {pid}, {}", clock(host.seconds)), TITLE),
         Some(how) => Line::styled(format!("process {pid} {how}; its last counters:"), ALARM),
     };
     let mut lines = vec![status, Line::raw(host.record.header().command())];
-    if let Some(resident) = host.resident.filter(|_| state.ended.is_none()) {
-        let peak = host.peak_resident.unwrap_or(resident);
+    if let Some(resident) = host.usage.resident.filter(|_| state.ended.is_none()) {
+        let peak = host.usage.peak_resident.unwrap_or(resident);
         let text = format!("resident {}, peak {}", Bytes(resident), Bytes(peak));
         lines.push(Line::raw(text));
     }

@@ -4,8 +4,6 @@
 //! default.
 
 mod message;
-#[cfg(test)]
-mod tests;
 
 use super::{MADE_BY, in_use_of};
 use crate::model::whole;
@@ -20,7 +18,6 @@ use std::io::Write;
 /// The id of the one mapping. It says that all locations have names, so that readers look for no symbols.
 const MAPPING: u64 = 1;
 
-#[derive(Clone, Debug)]
 pub struct Choice {
     pub in_use: View,
     /// Whether readers show `alloc` first.

@@ -117,16 +117,14 @@ impl Drawing {
     }
 }
 
-/// An account, and the frames of a stack.
-type StackPlace<'a> = (&'a str, &'a [usize]);
-
-fn place_of(site: &Site) -> StackPlace<'_> {
+/// The account and the frames of a stack.
+fn place_of(site: &Site) -> (&str, &[usize]) {
     (&site.account, &site.stack)
 }
 
 /// The bytes by which each stack has grown, in all threads together. Those that shrank are not drawn: a frame with a part
 /// below zero would be narrower than its other parts.
-fn growth(stacks: &Stacks) -> HashMap<StackPlace<'_>, i64> {
+fn growth(stacks: &Stacks) -> HashMap<(&str, &[usize]), i64> {
     let mut growth = HashMap::new();
     for site in &stacks.sites {
         *growth.entry(place_of(site)).or_default() += site.amount(View::Grown).bytes;

@@ -8,8 +8,8 @@ mod tests;
 
 use super::figures::{count, swatch};
 use super::text;
+use crate::model::Report;
 use crate::stacks::{Stacks, View};
-use crate::{model::Report, summary::Summary};
 use drawing::Drawing;
 use maud::{Markup, html};
 
@@ -17,7 +17,7 @@ pub const SCRIPT: &str = include_str!("script.js");
 
 /// The report that the page compares its own with.
 pub struct Baseline {
-    pub summary: Summary,
+    pub report: Box<Report>,
     pub stacks: Stacks,
 }
 
@@ -25,7 +25,7 @@ impl Baseline {
     pub fn new(report: Box<Report>) -> Result<Self, String> {
         Ok(Baseline {
             stacks: Stacks::by_thread(&report)?,
-            summary: Summary::of_report(report),
+            report,
         })
     }
 }

@@ -6,6 +6,7 @@ use super::{Baseline, text_of};
 use crate::diff::{Change, LineChanges};
 use crate::lines::{By, Row, Subject, Table};
 use crate::stacks::{Amount, Stacks, View};
+use crate::summary::command;
 use maud::{Markup, html};
 
 const LINES: usize = 10;
@@ -103,11 +104,11 @@ fn lines(count: usize) -> String {
 }
 
 pub fn changes(stacks: &Stacks, baseline: &Baseline, views: &[View], open: usize) -> Markup {
-    let (summary, before) = (&baseline.summary, &baseline.stacks);
-    let process = &summary.report.process;
+    let (report, before) = (&baseline.report, &baseline.stacks);
+    let process = &report.process;
     html! {
         p #baseline {
-            "Compared with a baseline: process " (process.pid.unwrap_or_default()) " (" code { (text::short(&summary.command, 120)) } ")"
+            "Compared with a baseline: process " (process.pid.unwrap_or_default()) " (" code { (text::short(&command(report), 120)) } ")"
             @if let Some(started) = &process.started { ", since " (text::clean(started)) }
             @if let Some(seconds) = process.wall_seconds { ", " (text::seconds(seconds)) " after its start" }
             "."

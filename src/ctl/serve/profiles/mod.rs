@@ -8,12 +8,13 @@ mod host;
 mod wish;
 
 use super::connections::Client;
-use super::request::{Request, decoded, value_of};
+use super::request::{Request, value_of};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
 use crate::find::Directories;
 use crate::lines::{By, Table, text};
 use crate::stacks::{Stacks, View};
 use crate::{convert::pprof, find::FoundHost};
+use percent_encoding::percent_decode_str;
 use pyhost_os::{clock::monotonic, named::Named};
 use pyhost_record::metrics::Pid;
 use std::{borrow::Cow, sync::Mutex, time::Duration};
@@ -39,7 +40,8 @@ impl Place {
         let (host, rest) = match path.strip_prefix("/hosts/") {
             Some(rest) => {
                 let slash = rest.find('/')?;
-                (Some(decoded(&rest[..slash])), &rest[slash..])
+                let host = percent_decode_str(&rest[..slash]).decode_utf8_lossy();
+                (Some(host.into_owned()), &rest[slash..])
             }
             None => (None, path),
         };
