@@ -27,13 +27,9 @@ pub fn live_file(patches: &[u8]) {
     whole.truncate(8);
     bytes[..8].copy_from_slice(&whole);
     bytes[size_of::<Header>()..][..8].copy_from_slice(&blank()[size_of::<Header>()..][..8]);
-    if let Ok(record) = Record::of_bytes(&bytes) {
-        let widths = [0, 1, 20, 40, 80, 200];
-        show_record(record, alive, widths[patches.len() % widths.len()]);
-    }
-}
-
-fn show_record(record: Record, alive: bool, width: u16) {
+    let Ok(record) = Record::of_bytes(&bytes) else {
+        return;
+    };
     assert!(!record.last_words().is_empty());
     for number in [0, 1, 64, u64::MAX] {
         let mark = record.header().mark_of(number);
@@ -47,7 +43,8 @@ fn show_record(record: Record, alive: bool, width: u16) {
     if let Err(error) = Report::of_json(&text) {
         assert!(error.contains("whole number"), "{error}");
     }
-    top::tests::draw(record, alive, width);
+    let widths = [0, 1, 20, 40, 80, 200];
+    top::tests::draw(record, alive, widths[patches.len() % widths.len()]);
 }
 
 /// Bytes that are zero but for patches: three bytes of a place, one of a length, as many bytes.
@@ -174,6 +171,16 @@ pub fn elf(bytes: &[u8]) {
 pub fn request(bytes: &[u8]) {
     let _ = serve::request::Request::parse(bytes);
     symbolize::named(bytes, None);
+}
+
+#[test]
+fn no_bytes_of_a_record_harm_its_reader() {
+    let mut random = Random(6);
+    for _ in 0..500 {
+        let length = random.below(2000);
+        let patches: Vec<u8> = (0..length).map(|_| random.number() as u8).collect();
+        live_file(&patches);
+    }
 }
 
 #[test]

@@ -49,15 +49,3 @@ pub fn picture(stacks: &Stacks, view: View) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("cannot be drawn ({error})"))?;
     Ok(picture)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stacks::tests::{assert_has, sample};
-
-    #[test]
-    fn names_neither_end_a_frame_nor_a_line() {
-        let text = text(&sample(), View::Allocated);
-        assert_has(&text, &["obj;a:b  [31m (dir/a:b .py:1) 70\n"]);
-    }
-}

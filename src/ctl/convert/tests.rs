@@ -72,6 +72,11 @@ fn names_that_look_like_parts_of_a_format_stay_names() {
         let rows = json!([row(name, 5, 1, &calls), row("obj", 7, 1, &[])]);
         let stacks = stacks_of(&with_lines(&json!({"interval_bytes": 1, "live": rows}))).unwrap();
         convert_all(&stacks);
+        // A name ends neither a frame nor a line.
+        let text = convert(&stacks, Format::Collapsed, View::Live).unwrap();
+        let ends = |line: &[u8]| line.iter().filter(|byte| **byte == b';').count();
+        let lines = text.split(|byte| *byte == b'\n').map(ends);
+        assert_eq!(lines.collect::<Vec<_>>(), [1, 2, 0], "{name:?}");
         let picture = convert(&stacks, Format::Svg, View::Live).unwrap();
         let picture = String::from_utf8(picture).unwrap();
         assert_has(&picture, &["total_samples=\"12\""]);

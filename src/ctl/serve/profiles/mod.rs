@@ -16,7 +16,6 @@ use crate::stacks::{Stacks, View};
 use crate::{convert::pprof, find::FoundHost};
 use percent_encoding::percent_decode_str;
 use pyhost_os::{clock::monotonic, named::Named};
-use pyhost_record::metrics::Pid;
 use std::{borrow::Cow, sync::Mutex, time::Duration};
 use wish::{Kind, Wish};
 
@@ -89,8 +88,12 @@ fn profile(
     let wish = Wish::of_query(kind, &request.query)?;
     let name = place.host.as_deref().map(Cow::Borrowed);
     let name = name.or_else(|| value_of(&request.query, "pid"));
-    let name = name.map(|name| named(&name)).transpose()?;
-    let host = FoundHost::sampled(name.as_ref(), directories)?;
+    let name = name.map(|name| {
+        let refuse = |expected| format!("'{name}' is no process; {expected}");
+        let name = name.parse().map_err(refuse);
+        name.map_err(|text| Response::no_profile(BAD_REQUEST, &text))
+    });
+    let host = FoundHost::sampled(name.transpose()?.as_ref(), directories)?;
     match wish.seconds {
         // The headers of a change are those of any profile.
         Some(seconds) if !request.is_head() => change(&host, &wish, seconds, client, directories),
@@ -104,13 +107,6 @@ fn profile(
             compressed(&stacks, &wish, kind.name())
         }
     }
-}
-
-fn named(text: &str) -> Result<Pid, Response> {
-    text.parse().map_err(|expected| {
-        let text = format!("'{text}' is no process; {expected}");
-        Response::no_profile(BAD_REQUEST, &text)
-    })
 }
 
 /// The difference of two profiles.
