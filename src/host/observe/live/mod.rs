@@ -78,6 +78,12 @@ pyhost_os::state! {
         has_file: AtomicBool = AtomicBool::new(false),
         /// The descriptor that holds the lock.
         lock: FdPlace = FdPlace::new(),
+        /// The file of the lines could not be written, and no line says so yet.
+        is_warning_due: AtomicBool = AtomicBool::new(false),
+        /// A line says so, or will.
+        is_warned: AtomicBool = AtomicBool::new(false),
+        /// Python takes calls between two instructions.
+        has_python: AtomicBool = AtomicBool::new(false),
     }
 }
 

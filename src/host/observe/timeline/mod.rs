@@ -24,15 +24,19 @@ use crate::{observe::pyhostctl_process, output, path_template::PathBuffer, proce
 use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;
-use pyhost_os::{clock, duration, signals::SignalSet};
+use pyhost_os::{cell::Published, clock, duration, file::Fd, signals::SignalSet};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::{os::fd::AsRawFd, str::FromStr, time::Duration};
+use std::{os::fd::AsRawFd, str::FromStr, sync::OnceLock, time::Duration};
 
 pyhost_os::state! {
     static STATE: TimelineProcesses {
         /// The process id of the sampler, and of the process that it samples; 0 without a sampler.
         sampler: AtomicI32 = AtomicI32::new(0),
         host: AtomicI32 = AtomicI32::new(0),
+        /// What the sampler could not write.
+        trouble: Published<&'static trouble::Shared> = Published::new(),
+        /// The host's end of the socket by which pages are asked for, and its device and inode.
+        socket: OnceLock<(Fd, (u64, u64))> = OnceLock::new(),
     }
 }
 

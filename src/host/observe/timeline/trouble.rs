@@ -3,12 +3,12 @@
 //! has written its last lines.
 
 use crate::{descriptor::notice, errno::Errno};
-use pyhost_os::{cell::Published, forks::Child, mapping, zeros_are_valid};
+use pyhost_os::{forks::Child, mapping, zeros_are_valid};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
 /// The first error of each output, 0 for none, below zero once it is reported. Shared with the sampler.
-struct Shared {
+pub(super) struct Shared {
     /// The process id of the sampler; 0 before it is made.
     sampler: AtomicI32,
     errors: [AtomicI32; 2], // by [`Output`]
@@ -17,13 +17,6 @@ struct Shared {
 }
 
 zeros_are_valid!(Shared: sampler, errors, is_all_written);
-
-pyhost_os::state! {
-    /// What the sampler could not write.
-    static STATE: SamplerTrouble {
-        shared: Published<&'static Shared> = Published::new(),
-    }
-}
 
 /// Which output an error is of.
 #[derive(Clone, Copy)]
@@ -36,17 +29,17 @@ pub enum Output {
 /// system gives no memory.
 pub fn share() -> Option<&'static AtomicI32> {
     let memory = mapping::Shared::<Shared>::new(1)?.leak();
-    STATE.shared.set_once(|| &memory[0]);
+    super::STATE.trouble.set_once(|| &memory[0]);
     Some(&memory[0].sampler)
 }
 
 /// In a forked child: what its parent could not write is the parent's to say.
 pub fn leave_to_parent(child: &Child) {
-    STATE.shared.forget_in_child(child);
+    super::STATE.trouble.forget_in_child(child);
 }
 
 fn shared() -> Option<&'static Shared> {
-    STATE.shared.get().copied()
+    super::STATE.trouble.get().copied()
 }
 
 fn of(output: Output) -> Option<&'static AtomicI32> {
