@@ -16,8 +16,9 @@ use crate::cpython::threads;
 use crate::heap::UnitDecisions;
 use crate::heap::sampling::{self, UnitFigures, UnitNumber};
 use crate::ledger::{Account, Asker, LEDGER};
-use crate::limit::caps::cap_errors::{as_text, role};
+use crate::limit::caps::cap_errors::role;
 use crate::limit::caps::{self, Full, How, Role};
+use pyhost_os::format::c_text_into;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -148,5 +149,8 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     }
     let refusal = raised(&unit, Account::Obj, 0, How::Raised);
     let mut text = [0; 256];
-    Err(gil.raise_text(Kind::Memory, as_text(&mut text, format_args!("{refusal}"))))
+    Err(gil.raise_text(
+        Kind::Memory,
+        c_text_into(&mut text, format_args!("{refusal}")),
+    ))
 }

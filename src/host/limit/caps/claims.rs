@@ -7,9 +7,9 @@ use crate::ledger::{LEDGER, Scope, Slot};
 use crate::{bytes::Bytes, error::CANNOT_START};
 use pyhost_os::errno::{Errno, KeptErrno};
 use pyhost_os::process::small_file::{number, read_once};
-use pyhost_os::{calls, clock, format::format_into, process::stat_fields};
+use pyhost_os::{calls, clock, format::c_text_into, process::stat_fields};
 use pyhost_record::directory::start_if_it_runs;
-use std::{ffi::CStr, fmt, sync::atomic::Ordering::Relaxed};
+use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
@@ -130,8 +130,7 @@ fn mark(stat: &[u8]) -> Option<u64> {
 /// Whether a process runs that has this id and this mark.
 fn runs(id: u32, marked: u64) -> bool {
     let (mut path, mut room) = ([0; 32], [0; 1024]);
-    let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
-    let path = CStr::from_bytes_with_nul(path).unwrap_or_default();
+    let path = c_text_into(&mut path, format_args!("/proc/{id}/stat"));
     match read_once(path, &mut room).map(mark) {
         _ if id == 0 => false,
         Some(now) => now.is_some_and(|now| marked == 0 || [marked, marked & START].contains(&now)),

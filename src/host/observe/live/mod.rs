@@ -329,7 +329,7 @@ pub fn forked(child: &Child) {
     HEADER.begin_group(None);
     name_process();
     note_inherited();
-    brief::leave_to_parent(child);
+    brief::leave_to_parent();
     HEADER.parent.store(HEADER.pid.load(Relaxed), Relaxed);
     HEADER.pid.store(process::id(), Relaxed);
     begin_clock();

@@ -13,8 +13,8 @@ use super::STATE;
 use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
 use crate::cpython::objects::{Gil, Kept, Object, Owned, Returned, or_none};
 use pyo3::ffi::PyObject;
-use std::sync::atomic::{AtomicPtr, Ordering::Release};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering::Release};
 
 /// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
 /// no exception. Once more for the same NumPy does nothing.
