@@ -203,6 +203,18 @@ pub fn has_ancestor_of_its_kind() -> bool {
     false
 }
 
+/// Waits for a child, whatever signals come meanwhile; its status as waitpid(2) has it, which takes `options`. Returns `None` if it is no
+/// child.
+pub fn wait_for(child: libc::pid_t, options: libc::c_int) -> Option<libc::c_int> {
+    let mut status = 0;
+    while calls::waitpid(child, Some(&mut status), options) < 0 {
+        if errno() != libc::EINTR {
+            return None;
+        }
+    }
+    Some(status)
+}
+
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0

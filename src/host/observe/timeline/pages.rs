@@ -12,7 +12,7 @@ use crate::output::{self, Draft, Target};
 use crate::{descriptor::out_of_the_way, errno::Errno, path_template::PathBuffer};
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::{calls, socket};
+use pyhost_os::{process, socket};
 use std::ffi::{CStr, CString, c_int};
 use std::os::fd::AsRawFd;
 
@@ -150,14 +150,9 @@ fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]
     else {
         return NOT_STARTED;
     };
-    let mut status = 0;
-    while calls::waitpid(program, Some(&mut status), 0) < 0 {
-        if Errno::last() != Errno(libc::EINTR) {
-            return NOT_STARTED;
-        }
-    }
-    match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => KILLED,
+    match process::wait_for(program, 0) {
+        None => NOT_STARTED,
+        Some(status) if libc::WIFEXITED(status) => libc::WEXITSTATUS(status),
+        Some(_) => KILLED,
     }
 }
