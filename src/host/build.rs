@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod bytes;
 #[path = "../os/format.rs"]
+#[allow(dead_code)]
 mod format;
 #[path = "../../devices/link_static.rs"]
 mod link_static;

@@ -13,7 +13,7 @@ use crate::options::{self, Allocators, Options, Request};
 use crate::python::interpreter::{self, Arguments, Interpreter};
 use crate::python::{hooks, memray, module, numpy};
 use crate::{allocator::Allocator, descriptor::notice, forks::Fork, libc_exports::idle_return};
-use crate::{heap, process, python::hooks::domains};
+use crate::{heap, heap::guards::GuardSettings, process, python::hooks::domains};
 use pyhost_os::forks;
 use pyhost_os::strings::{ProcessArguments, take_out};
 use std::ffi::{CStr, OsStr, OsString};
@@ -83,7 +83,7 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
-    let native = native::choose(options.malloc, options.region.size.is_some());
+    let native = native::choose(options.given.malloc, options.region.size.is_some());
     region::start(&options.region, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
@@ -116,6 +116,7 @@ const HOST: heap::Host = heap::Host {
 };
 
 fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
+    let guard = options.given.guard.unwrap_or(GuardSettings::Off);
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -124,12 +125,12 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
         if let Some(signal_is_due) = frames::signal_is_due() {
             idle_return::start(frames::interpreter_function(), signal_is_due);
         }
-        if let Err(error) = heap::guards::start(options.guard, !cpython::IS_FREE_THREADED) {
+        if let Err(error) = heap::guards::start(guard, !cpython::IS_FREE_THREADED) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
         }
-    } else if options.guard != heap::guards::GuardSettings::Off {
+    } else if guard != GuardSettings::Off {
         notice(format_args!(
             "--guard: malloc is left to another allocator, and nothing is guarded"
         ));
@@ -137,7 +138,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
     if let Err(reason) = lines::start(options.lines, native) {
         notice(format_args!("--lines: {reason}; nothing is sampled"));
     }
-    if options.lines_native
+    if options.given.lines_native == Some(true)
         && native != Mode::Off
         && let Err(reason) = native_calls::start(std::ptr::from_ref(options).addr())
     {
@@ -155,7 +156,8 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
 /// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
 fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let (python, debug_hooks) = (allocators.python, allocators.debug_hooks);
-    let is_checked = options.debug_hooks && debug_hooks && python == Allocator::Mimalloc;
+    let is_asked = options.given.debug_hooks == Some(true);
+    let is_checked = is_asked && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
     if is_checked && can_check && !heap::checked_blocks::start() {
         return Err(Error::start(
@@ -188,7 +190,8 @@ fn plan_report(options: &mut Options, allocators: &Allocators) {
         profile: options.retain.name(),
     };
     live::describe(&facts);
-    let (stats, status) = (options.stats.take(), options.leak_status);
+    let (stats, status) = (options.stats.take(), options.given.leak_status);
+    let status = status.unwrap_or(leaks::DEFAULT_STATUS);
     exit_report::plan(facts, stats, options.closing, status);
 }
 
@@ -200,7 +203,7 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
-    memray::watch(gil, options.malloc, allocators.debug_hooks);
+    memray::watch(gil, options.given.malloc, allocators.debug_hooks);
     interpreter
 }
 
@@ -218,7 +221,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
         }
         cap_errors::prepare_errors(gil);
     }
-    at_exhausted::plan(options.at_exhausted.take());
+    at_exhausted::plan(options.given.at_exhausted.take());
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
     let are_waits_seen = native::mode() != Mode::Off && frames::signal_is_due().is_some();
@@ -234,7 +237,8 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     if is_reported || heap::checked_blocks::is_on() {
         interpreter::at_finalized(exit_report::python_finalized)?;
     }
-    module::profile_lines(gil, &options.profile_lines, options.profile_file.take());
+    let profiled = options.given.profile_lines.take().unwrap_or_default();
+    module::profile_lines(gil, &profiled, options.profile_file.take());
     exit_report::watch_signals();
     if exit_report::dumps_on_signal() {
         cpython::dump::watch(gil, exit_report::dump_on_signal);

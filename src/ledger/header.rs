@@ -144,6 +144,20 @@ pub enum LinesAnswer {
 }
 
 stored! {
+    /// The process that samples for `--timeline` and `--brief`. It has no standard error, since readers of the host's would wait for its
+    /// end, too: so the host prints its errors, at its own end.
+    #[repr(C)]
+    pub struct SamplerCell {
+        /// Its process id; 0 before it is made, and the system's error below 0 if that fails.
+        pub id: AtomicI32,
+        /// The first error of the timeline, and of the brief text: 0 for none, below 0 once it is printed.
+        pub errors: [AtomicI32; 2],
+        /// 1: its last lines are written. It may live on to have pages made.
+        pub is_all_written: AtomicU32,
+    }
+}
+
+stored! {
     /// Whose ledger it is. Two units of fixed layout.
     #[repr(C, align(4096))] // `UNIT`
     pub struct Header {
@@ -216,7 +230,9 @@ stored! {
         earlier_kills: AtomicU64,
         /// The service's name; empty without one.
         pub service: Text<8>,
-        spare: [AtomicU64; 101],
+        /// The sampler of this process.
+        pub sampler: SamplerCell,
+        spare: [AtomicU64; 99],
         cells: [MarkCell; MARKS],
     }
 }
@@ -442,6 +458,7 @@ impl Header {
         self.refusals.store(0, Relaxed);
         self.marks.store(0, Relaxed);
         self.lines.file_error.store(0, Relaxed);
+        (self.sampler.errors.iter()).for_each(|error| error.store(0, Relaxed));
         for cell in &self.cells {
             cell.number.store(0, Relaxed);
         }

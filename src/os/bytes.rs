@@ -1,6 +1,6 @@
 //! A number of bytes, as people read and write it.
 
-use crate::format::format_into;
+use crate::format::text_into;
 use std::fmt;
 
 /// Displays as `512 B`, `1.5 KiB`, `23.4 MiB`: one decimal from a unit on, powers of 1024.
@@ -30,8 +30,7 @@ impl fmt::Display for Bytes {
 /// Writes a short text in the width that is asked for.
 fn padded(out: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
     let mut room = [0; 32];
-    let text = format_into(&mut room, text);
-    out.pad(std::str::from_utf8(text).unwrap_or_default())
+    out.pad(text_into(&mut room, text))
 }
 
 /// Displays as `24 MiB`, `1536 KiB` or `25165825 B`: the exact number, in the largest unit that it is a

@@ -213,7 +213,7 @@ impl<T: Copy> Published<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{cell::Cell, sync::atomic::AtomicBool};
+    use std::cell::Cell;
 
     /// Does not compile if a holder of a value that threads may not share is one that they may: then both
     /// implementations fit, and the call is ambiguous.
@@ -233,58 +233,6 @@ mod tests {
         <Published<Cell<u8>> as NotShared<_>>::check();
     }
 
-    /// Values that are torn if they are not `[n; 64]`.
-    type Words = [u64; 64];
-
-    #[test]
-    fn no_copy_is_torn_while_threads_write_and_read() {
-        let latest: Latest<Words> = Latest::new();
-        let turns = if cfg!(miri) { 20 } else { 20_000 };
-        let running = AtomicBool::new(true);
-        std::thread::scope(|scope| {
-            let write = |number: u64| (0..turns).for_each(|turn| latest.set(&[number * turn; 64]));
-            let writers = [1, 2].map(|number| scope.spawn(move || write(number)));
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while running.load(Relaxed) {
-                        if let Some(words) = latest.get() {
-                            assert!(words.iter().all(|&word| word == words[0]));
-                        }
-                    }
-                });
-            }
-            for writer in writers {
-                writer.join().unwrap();
-            }
-            running.store(false, Relaxed);
-        });
-        // A reader that held it without a processor may have kept all of theirs away.
-        latest.set(&[1; 64]);
-        assert!(latest.get().is_some());
-    }
-
-    #[test]
-    fn holders_follow_each_other_and_see_what_was_written() {
-        static SUM: Exclusive<[u64; 8]> = Exclusive::new([0; 8]);
-        let turns = if cfg!(miri) { 20 } else { 10_000 };
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..turns {
-                        let mut held = loop {
-                            match SUM.hold() {
-                                Some(held) => break held,
-                                None => std::thread::yield_now(),
-                            }
-                        };
-                        held.iter_mut().for_each(|word| *word += 1);
-                    }
-                });
-            }
-        });
-        assert_eq!(*SUM.hold().unwrap(), [3 * turns; 8]);
-    }
-
     #[test]
     fn a_value_that_is_held_is_not_given_to_another_and_a_writer_goes_without_it() {
         let latest = Latest::new();
@@ -297,26 +245,6 @@ mod tests {
         drop(held);
         latest.set(&3);
         assert_eq!(latest.get(), Some(3));
-    }
-
-    #[test]
-    fn a_published_value_is_set_by_one_thread_and_seen_whole_by_all() {
-        static VALUE: Published<Words> = Published::new();
-        assert!(VALUE.get().is_none());
-        std::thread::scope(|scope| {
-            for number in 1..=3 {
-                scope.spawn(move || {
-                    VALUE.set_once(|| [number; 64]);
-                    if let Some(words) = VALUE.get() {
-                        assert!(words.iter().all(|&word| word == words[0]));
-                    }
-                });
-            }
-        });
-        let first = VALUE.get().unwrap()[0];
-        VALUE.set_once(|| [9; 64]);
-        assert!((1..=3).contains(&first));
-        assert_eq!(VALUE.get().unwrap()[0], first);
     }
 
     #[test]

@@ -1,20 +1,25 @@
-//! Text without allocation.
+//! Text without allocation, in a buffer of the caller's, cut if that is full.
 
-use std::fmt::{self, Write};
+use std::{ffi::CStr, fmt, io::Write};
 
-/// Formats into a buffer of the caller's, cut if it is full.
+/// The bytes of a text.
 pub fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a [u8] {
-    struct Cursor<'a>(&'a mut [u8], usize);
-    impl Write for Cursor<'_> {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let count = text.len().min(self.0.len() - self.1);
-            self.0[self.1..self.1 + count].copy_from_slice(&text.as_bytes()[..count]);
-            self.1 += count;
-            Ok(())
-        }
-    }
-    let mut cursor = Cursor(buffer, 0);
-    let _ = cursor.write_fmt(text);
-    let length = cursor.1;
-    &buffer[..length]
+    let mut rest = &mut *buffer;
+    let _ = rest.write_fmt(text);
+    let left = rest.len();
+    &buffer[..buffer.len() - left]
+}
+
+/// The text, of which a letter that is cut is left out.
+pub fn text_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
+    let bytes = format_into(buffer, text);
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+/// The text as C has it.
+pub fn c_text_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a CStr {
+    let most = buffer.len() - 1;
+    let length = format_into(&mut buffer[..most], text).len();
+    buffer[length] = 0;
+    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
 }

@@ -25,12 +25,11 @@ pub struct PathBuffer {
 }
 
 impl PathBuffer {
-    fn empty() -> Self {
-        PathBuffer {
-            bytes: [0; libc::PATH_MAX as usize],
-            length: 0,
-        }
-    }
+    /// No path yet.
+    pub const EMPTY: PathBuffer = PathBuffer {
+        bytes: [0; libc::PATH_MAX as usize],
+        length: 0,
+    };
 
     /// Appends a piece; `None` if there is no room for it.
     fn push(&mut self, piece: &[u8]) -> Option<()> {
@@ -52,7 +51,7 @@ impl PathBuffer {
     pub fn expand(template: &[u8], pid: i32, suffix: &[u8]) -> Option<Self> {
         let mut digits = [0u8; 12];
         let digits = format_into(&mut digits, format_args!("{pid}"));
-        let mut path = PathBuffer::empty();
+        let mut path = PathBuffer::EMPTY;
         let mut rest = template;
         while !rest.is_empty() {
             let (piece, length) = match rest {
@@ -69,7 +68,7 @@ impl PathBuffer {
 
     /// A path as it stands; `None` if it is too long or holds a zero byte.
     pub fn of(path: &[u8]) -> Option<Self> {
-        let mut buffer = PathBuffer::empty();
+        let mut buffer = PathBuffer::EMPTY;
         buffer.push(path)?;
         (!path.contains(&0)).then_some(buffer)
     }

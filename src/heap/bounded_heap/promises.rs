@@ -27,11 +27,14 @@ const COUNT: usize = 256;
 /// A promise by its place and its number, which no later one at that place has.
 type Name = super::Promise;
 
-thread_local! {
-    /// The room that was kept for the calling thread.
-    static OWN: Cell<Option<Name>> = const { Cell::new(None) };
-    /// The room that the calling thread reserved for the last thread that it made.
-    static GIVEN: Cell<Option<Name>> = const { Cell::new(None) };
+pyhost_os::state! {
+    /// The promises that a thread knows of.
+    thread static THREAD: ThreadPromises {
+        /// The room that was kept for the calling thread.
+        own: Cell<Option<Name>> = Cell::new(None),
+        /// The room that the calling thread reserved for the last thread that it made.
+        given: Cell<Option<Name>> = Cell::new(None),
+    }
 }
 
 pub struct Promises {
@@ -53,7 +56,7 @@ impl Promises {
 
     /// Bytes that are kept for others than the calling thread.
     pub fn of_others(&self) -> u64 {
-        self.sum - self.left(OWN.get())
+        self.sum - self.left(own())
     }
 
     fn left(&self, name: Option<Name>) -> u64 {
@@ -74,7 +77,7 @@ impl Promises {
 
     /// Takes what the calling thread has committed off its promise.
     pub fn use_up(&mut self, bytes: u64) {
-        let own = OWN.get();
+        let own = own();
         let left = self.left(own).saturating_sub(bytes);
         let is_through = left + STEPS <= NEED;
         self.set(own, if is_through { 0 } else { left });
@@ -82,13 +85,14 @@ impl Promises {
 
     /// Takes back what was kept for the calling thread, which ends.
     pub fn end(&mut self) {
-        self.set(OWN.take(), 0);
+        let own = THREAD.with(|it| it.own.take());
+        self.set(own, 0);
     }
 
     /// Takes back what was kept for the last thread that the calling one made.
     /// That one may not have begun yet, then it stays.
     pub fn settle(&mut self) {
-        let given = GIVEN.take();
+        let given = THREAD.with(|it| it.given.take());
         if self.left(given) + MOST_STEPS <= NEED {
             self.set(given, 0);
         }
@@ -96,7 +100,8 @@ impl Promises {
 
     /// Takes back what was kept for a thread that could not be made.
     pub fn withdraw(&mut self) {
-        self.set(GIVEN.take(), 0);
+        let given = THREAD.with(|it| it.given.take());
+        self.set(given, 0);
     }
 
     /// Keeps room for a thread that the calling one makes; a name of nothing if too many are made at once.
@@ -110,7 +115,7 @@ impl Promises {
             }
             None => (0, self.latest),
         };
-        GIVEN.set(Some(name));
+        THREAD.with(|it| it.given.set(Some(name)));
         name
     }
 
@@ -123,7 +128,11 @@ impl Promises {
 
 /// The calling thread is the one that room was kept for.
 pub fn take(name: Name) {
-    OWN.set(Some(name));
+    THREAD.with(|it| it.own.set(Some(name)));
+}
+
+fn own() -> Option<Name> {
+    THREAD.with(|it| it.own.get())
 }
 
 #[cfg(test)]
@@ -138,13 +147,13 @@ mod tests {
         take(name);
         assert_eq!(promises.of_others(), 0);
         promises.use_up(SLICE as u64);
-        OWN.set(None);
+        THREAD.with(|it| it.own.set(None));
         promises.settle();
         assert_eq!(promises.of_others(), NEED - SLICE as u64);
-        GIVEN.set(Some(name));
+        THREAD.with(|it| it.given.set(Some(name)));
         take(name);
         promises.use_up(MOST_STEPS);
-        OWN.set(None);
+        THREAD.with(|it| it.own.set(None));
         promises.settle();
         assert_eq!(promises.of_others(), 0);
         // A name of before does not reach what is at its place now.
@@ -154,7 +163,7 @@ mod tests {
         assert_eq!(promises.of_others(), NEED);
         take(next);
         promises.use_up(STEPS);
-        OWN.set(None);
+        THREAD.with(|it| it.own.set(None));
         assert_eq!(promises.of_others(), 0);
         promises.keep();
         promises.withdraw();
@@ -165,6 +174,6 @@ mod tests {
         assert_eq!(promises.of_others(), 0);
         promises.forget();
         assert_eq!(promises.of_others(), 0);
-        OWN.set(None);
+        THREAD.with(|it| it.own.set(None));
     }
 }

@@ -22,14 +22,6 @@ struct Entry {
     name: [AtomicU8; FILE],
 }
 
-static FILES: [Entry; ROOM] = [const {
-    Entry {
-        state: AtomicU32::new(FREE),
-        length: AtomicU8::new(0),
-        name: [const { AtomicU8::new(0) }; FILE],
-    }
-}; ROOM];
-
 /// A place that was looked up. Racing writers leave an entry whose words do not belong together, which nobody takes for one.
 struct Known {
     /// The spot, combined with the value.
@@ -38,15 +30,27 @@ struct Known {
     value: AtomicU64,
 }
 
-static KNOWN: [Known; 1024] = [const {
-    Known {
-        check: AtomicU64::new(0),
-        value: AtomicU64::new(0),
+pyhost_os::state! {
+    /// The names, and the places that were looked up lately. All zeros, so the file has none of it.
+    static STATE: FileNames {
+        names: [Entry; ROOM] = [const {
+            Entry {
+                state: AtomicU32::new(FREE),
+                length: AtomicU8::new(0),
+                name: [const { AtomicU8::new(0) }; FILE],
+            }
+        }; ROOM],
+        places: [Known; 1024] = [const {
+            Known {
+                check: AtomicU64::new(0),
+                value: AtomicU64::new(0),
+            }
+        }; 1024],
     }
-}; 1024];
+}
 
 fn entry_of(spot: u64) -> &'static Known {
-    &KNOWN[(spot >> 8) as usize % KNOWN.len()]
+    &STATE.places[(spot >> 8) as usize % STATE.places.len()]
 }
 
 /// The place of a spot, if [`keep`] was called for it lately.
@@ -84,7 +88,7 @@ pub fn number(name: &[u8]) -> FileNumber {
         if index == 0 {
             continue;
         }
-        let entry = &FILES[index];
+        let entry = &STATE.names[index];
         let state = entry.state.load(Acquire);
         if state == hash && is_name(entry, name) {
             return index as FileNumber;
@@ -114,7 +118,7 @@ fn is_name(entry: &Entry, name: &[u8]) -> bool {
 /// The line of a file.
 pub fn source(number: FileNumber, line: i32) -> SourceLine {
     let mut file = [0; FILE];
-    let Some(entry) = FILES.get(usize::from(number)).filter(|_| number != 0) else {
+    let Some(entry) = STATE.names.get(usize::from(number)).filter(|_| number != 0) else {
         return SourceLine::NONE;
     };
     for (to, from) in file.iter_mut().zip(&entry.name) {

@@ -9,12 +9,12 @@
 
 #![allow(unsafe_code)]
 
-use crate::path_template::{PathBuffer, format_into};
+use crate::path_template::PathBuffer;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::{sanitizers, strings::Strings};
+use pyhost_os::{format::c_text_into, sanitizers, strings::Strings};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::path::{Path, PathBuf};
-use std::{os::unix::ffi::OsStrExt, sync::OnceLock};
+use std::{io::Write, os::unix::ffi::OsStrExt, sync::OnceLock};
 
 /// The variable that names the interpreter to the library: `DEVICE:INODE:`, in decimal, and the name that the launcher was
 /// called by. A child that runs the interpreter itself has no such name.
@@ -167,13 +167,14 @@ impl Preload {
             Some(_) => &parts[..],
             None => &parts[..2],
         };
-        if !join(parts, &mut list[..LONGEST - 1]) {
+        let mut room = &mut list[..LONGEST - 1];
+        if !parts.iter().all(|part| room.write_all(part).is_ok()) {
             return run(environment);
         }
         let (device, inode) = self.program;
         let text = format_args!("{HANDSHAKE}{device}:{inode}:");
-        format_into(&mut handshake[..63], text);
-        let added = [list.as_ptr().cast(), handshake.as_ptr().cast()];
+        let handshake = c_text_into(&mut handshake, text);
+        let added = [list.as_ptr().cast(), handshake.as_ptr()];
         match environment.texts().count() {
             0..200 => extended::<256, R>(&environment, added, run),
             200..4000 => extended::<4096, R>(&environment, added, run),
@@ -199,18 +200,6 @@ fn extended<const ROOM: usize, R>(
     }
     // SAFETY: strings, and null from the last of them on; `run` keeps nothing of it.
     run(unsafe { Strings::at(array.as_ptr()) })
-}
-
-/// Writes parts one after the other; false if there is no room.
-fn join(parts: &[&[u8]], mut room: &mut [u8]) -> bool {
-    for part in parts {
-        let Some((place, rest)) = std::mem::take(&mut room).split_at_mut_checked(part.len()) else {
-            return false;
-        };
-        place.copy_from_slice(part);
-        room = rest;
-    }
-    true
 }
 
 /// The file that a program's name stands for, by the `PATH` of an environment.

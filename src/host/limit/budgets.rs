@@ -16,20 +16,18 @@ use crate::cpython::threads;
 use crate::heap::UnitDecisions;
 use crate::heap::sampling::{self, UnitFigures, UnitNumber};
 use crate::ledger::{Account, Asker, LEDGER};
-use crate::limit::caps::cap_errors::{as_text, role};
+use crate::limit::caps::cap_errors::role;
 use crate::limit::caps::{self, Full, How, Role};
+use pyhost_os::format::c_text_into;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the heap asks of budgets.
 pub const DECISIONS: UnitDecisions = UnitDecisions {
-    current: || VARIABLE.look(|unit| unit.number.get()).unwrap_or(0),
+    current: || BUDGETS.variable.look(|unit| unit.number.get()).unwrap_or(0),
     refuses,
 };
-
-/// The unit of the calling thread's context.
-pub static VARIABLE: ContextVariable<Budget> = ContextVariable::new();
 
 /// The value of a `pyhost.budget`.
 pub struct Budget {
@@ -52,8 +50,12 @@ impl Drop for Budget {
 }
 
 pyhost_os::state! {
-    /// The errors of units in the main thread.
-    static STATE: BudgetErrors {
+    /// Units, and their errors in the main thread.
+    pub static BUDGETS: Budgets {
+        /// The unit of the calling thread's context.
+        pub variable: ContextVariable<Budget> = ContextVariable::new(),
+        /// Threads and pools carry the unit in which they begin.
+        pub is_carried: AtomicBool = AtomicBool::new(false),
         /// Python was asked for a safe point, and has not had one since.
         is_posted: AtomicBool = AtomicBool::new(false),
     }
@@ -113,8 +115,8 @@ fn waits(unit: &UnitFigures, account: Account, size: usize, place: CodePlace) ->
 }
 
 fn post() {
-    if !STATE.is_posted.swap(true, Relaxed) && !add_pending_call(surface) {
-        STATE.is_posted.store(false, Relaxed);
+    if !BUDGETS.is_posted.swap(true, Relaxed) && !add_pending_call(surface) {
+        BUDGETS.is_posted.store(false, Relaxed);
     }
 }
 
@@ -127,14 +129,14 @@ fn raised(unit: &UnitFigures, account: Account, size: usize, how: How) -> caps::
 
 /// Whether the error of a shortage goes to another unit than the calling thread's, which has most. Any thread, also inside the allocator.
 pub fn another_pays(shortage: u64) -> bool {
-    let unit = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
+    let unit = BUDGETS.variable.look(|unit| unit.number.get()).unwrap_or(0);
     unit != 0 && sampling::let_another_pay(unit, shortage)
 }
 
 /// Raises the error of the unit that runs, if this is the place for it.
 fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
-    STATE.is_posted.store(false, Relaxed);
-    let number = VARIABLE.look(|unit| unit.number.get());
+    BUDGETS.is_posted.store(false, Relaxed);
+    let number = BUDGETS.variable.look(|unit| unit.number.get());
     let exhausted = number.and_then(|number| sampling::exhausted(number, 0));
     let Some(unit) = exhausted.filter(is_due) else {
         return Ok(());
@@ -147,5 +149,8 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
     }
     let refusal = raised(&unit, Account::Obj, 0, How::Raised);
     let mut text = [0; 256];
-    Err(gil.raise_text(Kind::Memory, as_text(&mut text, format_args!("{refusal}"))))
+    Err(gil.raise_text(
+        Kind::Memory,
+        c_text_into(&mut text, format_args!("{refusal}")),
+    ))
 }

@@ -6,8 +6,8 @@
 
 use crate::descriptor::{Descriptor, notice};
 use crate::observe::pyhostctl_process;
-use crate::{errno::Errno, process::Watched};
-use pyhost_os::{calls, clock, file, file::Fd, system_call::run_in_copy};
+use crate::{errno::Errno, process, process::Watched};
+use pyhost_os::{clock, file, file::Fd, system_call::run_in_copy};
 use pyhost_record::json::Json;
 use std::ffi::{CStr, CString, OsString, c_int};
 use std::os::{fd::AsRawFd, unix::ffi::OsStringExt};
@@ -92,7 +92,7 @@ fn started(
     drop(answers);
     let mut process = [0; 4];
     let length = file::read(&answer, &mut process)?;
-    while calls::waitpid(copy, None, 0) < 0 && Errno::last() == Errno(libc::EINTR) {}
+    process::wait_for(copy, 0);
     match c_int::from_ne_bytes(process) {
         process if length == 4 && process > 0 => Ok(process),
         error => Err(Errno(-error)),

@@ -118,8 +118,8 @@ unsafe fn copy_to_nobody(place: &AtomicI32) -> Option<libc::pid_t> {
         }
         libc::sigaction(libc::SIGCHLD, &during, null_mut());
         let between = copy_process(libc::SIGCHLD);
-        if let Some(process) = between.filter(|&process| process > 0) {
-            while waitpid(process, None, libc::__WALL) < 0 && errno() == libc::EINTR {}
+        if let Some(child) = between.filter(|&child| child > 0) {
+            process::wait_for(child, libc::__WALL);
         }
         libc::sigaction(libc::SIGCHLD, &before, null_mut());
         if between == Some(0) {

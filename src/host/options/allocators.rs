@@ -24,7 +24,7 @@ impl Allocators {
         }
         let python = match native == Mode::Off || asked.is_taken {
             true => Allocator::System,
-            false => (options.allocator.or(asked.allocator)).unwrap_or(Allocator::Mimalloc),
+            false => (options.given.allocator.or(asked.allocator)).unwrap_or(Allocator::Mimalloc),
         };
         if python == Allocator::System && options.region.size.is_some() {
             return Err(Error::option(
@@ -34,7 +34,7 @@ impl Allocators {
         }
         if python == Allocator::System {
             native::set_mode(Mode::Off);
-        } else if let (true, Some(asked)) = (IS_FREE_THREADED, options.allocator) {
+        } else if let (true, Some(asked)) = (IS_FREE_THREADED, options.given.allocator) {
             notice(format_args!(
                 "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
                  blocks are counted without their bytes",
@@ -43,7 +43,8 @@ impl Allocators {
         }
         Ok(Allocators {
             python,
-            debug_hooks: asked.debug_hooks || options.debug_hooks && !asked.is_taken,
+            debug_hooks: asked.debug_hooks
+                || options.given.debug_hooks == Some(true) && !asked.is_taken,
             // Beneath a tool that must see every block, array data is left to it as well.
             numpy: match native {
                 Mode::Off => numpy::ArraySettings::default(),

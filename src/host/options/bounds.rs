@@ -51,11 +51,11 @@ pub fn check_region(options: &Options) -> Result<()> {
          with a GIL",
     )?;
     refuse_if(
-        options.malloc == Some(Mode::Off),
+        options.given.malloc == Some(Mode::Off),
         "--region: nothing is in it with --malloc off; expected --malloc count or plain",
     )?;
     refuse_if(
-        options.allocator == Some(Allocator::System),
+        options.given.allocator == Some(Allocator::System),
         "--region: nothing is in it with --allocator system; expected --allocator mimalloc \
          or pymalloc",
     )?;

@@ -35,7 +35,7 @@ pub fn faults(values: &mut Values, outputs: &mut Outputs) -> Result<FaultSetting
 pub fn check_faults(options: &Options) -> Result<()> {
     let is_named = |account| options.faults.rules.iter().any(|rule| rule.names(account));
     let named = native_account("--fail", is_named, options)?;
-    match (named, options.allocator) {
+    match (named, options.given.allocator) {
         (Some(account), Some(Allocator::System)) => Err(Error::option(format!(
             "--fail {}=...: not with --allocator system; expected an allocator that replaces malloc",
             account.name()

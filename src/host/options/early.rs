@@ -109,31 +109,4 @@ mod tests {
             assert_eq!(is_mimallocs(entry.as_bytes()), is_its, "{entry}");
         }
     }
-
-    #[test]
-    fn the_region_is_found_where_the_hosts_options_are_and_the_option_wins() {
-        const VARIABLE: &str = "HOME=/ PYHOST_REGION=32M,lock";
-        for (arguments, environment, expected) in [
-            ("pyhost --region 24M s.py", "HOME=/", Some(24 << 20)),
-            ("pyhost --region=24M,lock s.py", VARIABLE, Some(24 << 20)),
-            ("pyhost --region=huge-pages,24M", "", Some(24 << 20)),
-            ("pyhost --retain small --region=9M", "", Some(9 << 20)),
-            ("pyhost --stats=json --region 9M", "", Some(9 << 20)),
-            ("pyhost --debug-hooks s.py --region=9M", "", None),
-            ("pyhost --stats s.py --region=9M", "", None),
-            ("pyhost --timeline T --region=9M", "", Some(9 << 20)),
-            ("pyhost s.py --region=9M", "", None),
-            ("pyhost -- --region=9M", "", None),
-            ("pyhost --version --region=9M", "", None),
-            ("pyhost --region", "", None),
-            ("pyhost --region=x", VARIABLE, None),
-            ("pyhost", VARIABLE, Some(32 << 20)),
-            ("pyhost", "PYHOST_REGION=", baked::region()),
-            ("python3 --region=24M", VARIABLE, Some(32 << 20)),
-        ] {
-            let words = |text: &'static str| text.split_ascii_whitespace().map(str::as_bytes);
-            let parts = given("--region", words(arguments), words(environment));
-            assert_eq!(region_size(parts), expected, "{arguments}");
-        }
-    }
 }

@@ -13,15 +13,15 @@ mod table;
 mod values;
 mod words;
 
-use crate::check::leaks::{DEFAULT_STATUS, Scope, Suppressions};
+use crate::check::leaks::{Scope, Suppressions};
 use crate::error::{Error, Result};
-use crate::heap::{guards, retention::Retention};
+use crate::heap::retention::Retention;
 use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::{lines::LineSettings, live, timeline};
+use crate::process;
 use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::{allocator::Allocator, descriptor::name_process, ledger::Account};
 use crate::{libc_exports::native::Mode, limit::recycling::RecycleSettings};
-use crate::{process, python::module::FunctionName};
 pub use allocators::Allocators;
 pub use bounds::RegionSettings;
 pub use kinds::Help;
@@ -46,28 +46,19 @@ fn variable(name: &str) -> Option<OsString> {
 /// The options of this run, checked.
 #[derive(Debug)]
 pub struct Options {
-    /// `--allocator`, where given.
-    pub allocator: Option<Allocator>,
-    pub debug_hooks: bool,
-    /// `--malloc`, where given.
-    pub malloc: Option<Mode>,
+    /// What was given. The fields below are what follows from it, where that is another thing.
+    pub given: Values,
     pub retain: Retention,
     /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
     pub recycling: Option<RecycleSettings>,
-    pub at_exhausted: Option<OsString>,
     pub region: RegionSettings,
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
     pub lines: LineSettings,
-    /// The key `native` of `--lines`.
-    pub lines_native: bool,
-    pub profile_lines: Vec<FunctionName>,
-    /// Its key `file`.
+    /// The key `file` of `--profile-lines`.
     pub profile_file: Option<Vec<u8>>,
-    pub guard: guards::GuardSettings,
     pub leak_check: Scope,
-    pub leak_status: u8,
     /// The rules of its key `suppressions`.
     pub leak_suppressions: Suppressions,
     /// The report that this process shall write; None where another process does, or none.
@@ -182,37 +173,32 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     };
     let (script, of_otel) = (text_of(command::SCRIPT), text_of("OTEL_SERVICE_NAME"));
     let is_first = || !(as_python || inherited || process::has_ancestor_of_its_kind());
+    let exported = values.exports(&outputs.missing);
+    let service = values.service.take().or_else(|| of_otel?.parse().ok());
     let mut options = Options {
         live,
         timeline,
-        allocator: values.allocator,
-        debug_hooks: values.debug_hooks.unwrap_or_default(),
-        malloc: values.malloc,
         retain: bounds::retain(&values, bounded)?,
         caps,
         recycling: bounds::recycling(&values)?,
-        at_exhausted: values.at_exhausted.clone(),
         region,
         numpy: numpy(&values),
         faults,
         leak_check: (values.leak_check)
             .or(values.has("--leak-check").then_some(Scope::Python))
             .unwrap_or_default(),
-        leak_status: values.leak_status.unwrap_or(DEFAULT_STATUS),
         leak_suppressions: checks::suppressions(&values, &mut outputs)?,
         lines: (values.lines)
             .or(values.has("--lines").then_some(LineSettings::DEFAULT))
             .unwrap_or(LineSettings::Off),
-        lines_native: values.lines_native.unwrap_or_default(),
-        profile_lines: values.profile_lines.clone().unwrap_or_default(),
         profile_file,
-        guard: values.guard.unwrap_or(guards::GuardSettings::Off),
         closing: calls::isatty(libc::STDERR_FILENO) == 1 && !values.has("--stats") && is_first(),
         stats,
         command: command::name(python_argv.get(1..).unwrap_or_default(), script.as_deref()),
-        service: (values.service.clone()).or_else(|| of_otel?.parse().ok()),
+        service,
         python_argv,
-        exports: values.exports(&outputs.missing),
+        exports: exported,
+        given: values,
         notices: outputs.notices,
         argv,
     };
@@ -243,7 +229,7 @@ fn refuse_if(is_wrong: bool, text: &str) -> Result<()> {
 fn check(options: &Options) -> Result<()> {
     let on_mimalloc = [Some(Allocator::Mimalloc), Some(Allocator::Pymalloc)];
     refuse_if(
-        options.malloc == Some(Mode::Off) && on_mimalloc.contains(&options.allocator),
+        options.given.malloc == Some(Mode::Off) && on_mimalloc.contains(&options.given.allocator),
         "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
          --allocator system",
     )?;
@@ -270,10 +256,13 @@ fn check_numpy(options: &Options) -> Result<()> {
     let numpy = &options.numpy;
     let is_system = match numpy.allocator {
         Some(chosen) => chosen == ArrayAllocator::System,
-        None => options.allocator == Some(Allocator::System) || options.malloc == Some(Mode::Off),
+        None => {
+            options.given.allocator == Some(Allocator::System)
+                || options.given.malloc == Some(Mode::Off)
+        }
     };
     refuse_if(
-        options.malloc == Some(Mode::Off) && !is_system,
+        options.given.malloc == Some(Mode::Off) && !is_system,
         "--malloc off: leaves no array on mimalloc, but --numpy asks for it; expected --numpy system",
     )?;
     refuse_if(
@@ -311,7 +300,7 @@ fn native_account(
 ) -> Result<Option<Account>> {
     let accounts = [Account::Native, Account::Mapped];
     let named = accounts.into_iter().find(|&account| is_named(account));
-    match (named, options.malloc) {
+    match (named, options.given.malloc) {
         (Some(account), Some(mode @ (Mode::Off | Mode::Plain))) => Err(Error::option(format!(
             "{option} {}=...: not with --malloc {}; expected --malloc count",
             account.name(),

@@ -103,7 +103,7 @@ macro_rules! options {
             }),+],
         }),+),+];
 
-        #[derive(Default)]
+        #[derive(Debug, Default)]
         pub struct Values {
             $($($(#[doc = concat!("`", $option, " ", $key, "`.")]
             pub $field: Option<<$kind as Kind>::Value>,)+)+)+

@@ -110,39 +110,3 @@ pub fn clear_error() {
     // SAFETY: the text that it returns is not read.
     unsafe { libc::dlerror() };
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn addresses_of_one_object_are_told_from_those_of_two() {
-        let own = super::is_same as *const () as usize;
-        let other = tests_of_libc();
-        assert!(super::is_same(
-            own,
-            super::each::<fn(&super::LoadedObject<'_>)> as *const () as usize
-        ));
-        assert!(super::is_same(other, other));
-        assert!(!super::is_same(own, other));
-        assert!(!super::is_same(8, 8));
-    }
-
-    fn tests_of_libc() -> usize {
-        // SAFETY: the name is a string that ends in a zero byte.
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()) }.addr()
-    }
-
-    #[test]
-    fn the_executable_is_first_and_holds_this_function() {
-        let own = super::each::<fn(&super::LoadedObject<'_>)> as *const () as usize;
-        let mut holders = Vec::new();
-        let mut number = 0;
-        super::each(|object| {
-            if object.holds(own) {
-                holders.push((number, object.path.to_vec()));
-            }
-            number += 1;
-        });
-        assert_eq!(holders, [(0, Vec::new())]);
-        assert!(number > 1);
-    }
-}

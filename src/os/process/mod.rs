@@ -17,9 +17,9 @@ pub use crate::calls::{geteuid as user, getpid as id, kill as signal};
 use crate::file::{self, Fd};
 use crate::mapping::{FromZeros, page_size};
 pub use crate::system_call::end_now;
-use crate::{errno::errno, path_template::format_into};
+use crate::{errno::errno, format::c_text_into};
 use maps::Mapping;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -124,8 +124,8 @@ pub fn has_several_threads() -> bool {
 pub fn system_call_of(thread: libc::pid_t) -> Option<(libc::c_long, usize)> {
     // `/proc/self/task/TID/syscall` (proc(5)).
     let (mut path, mut text) = ([0; 48], [0; 256]);
-    let name = format_args!("/proc/self/task/{thread}/syscall\0");
-    let path = CStr::from_bytes_with_nul(format_into(&mut path, name)).ok()?;
+    let name = format_args!("/proc/self/task/{thread}/syscall");
+    let path = c_text_into(&mut path, name);
     let text = str::from_utf8(small_file::read_once(path, &mut text)?).ok()?;
     let mut words = text.trim_end().split(' ');
     match words.next()? {
@@ -203,6 +203,18 @@ pub fn has_ancestor_of_its_kind() -> bool {
     false
 }
 
+/// Waits for a child, whatever signals come meanwhile; its status as waitpid(2) has it, which takes `options`. Returns `None` if it is no
+/// child.
+pub fn wait_for(child: libc::pid_t, options: libc::c_int) -> Option<libc::c_int> {
+    let mut status = 0;
+    while calls::waitpid(child, Some(&mut status), options) < 0 {
+        if errno() != libc::EINTR {
+            return None;
+        }
+    }
+    Some(status)
+}
+
 /// Whether the program was started with more rights than its caller has.
 pub fn is_privileged_start() -> bool {
     calls::getauxval(libc::AT_SECURE) != 0
@@ -229,8 +241,7 @@ impl Watched {
             return file::wait(&mut polls, 0) == Ok(1);
         }
         let mut path = [0; 64];
-        format_into(&mut path[..63], format_args!("/proc/{}/stat", self.id));
-        let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+        let path = c_text_into(&mut path, format_args!("/proc/{}/stat", self.id));
         let mut room = [0; 1024];
         let stat = small_file::read_once(path, &mut room).unwrap_or_default();
         let is_zombie = matches!(stat_fields(stat).next(), Some(b"Z" | b"X"));

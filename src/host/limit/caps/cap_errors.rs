@@ -12,10 +12,8 @@ use crate::cpython::functions::{
 use crate::cpython::layout::MODULES_OF_ERRORS;
 use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
 use crate::cpython::{frames, threads, waiting};
-use crate::descriptor::format_into;
 use crate::heap;
-use std::ffi::CStr;
-use std::fmt;
+use pyhost_os::format::c_text_into;
 use std::sync::OnceLock;
 
 pyhost_os::state! {
@@ -96,7 +94,7 @@ fn surface(gil: Gil<'_>) -> Result<(), Raised<'_>> {
         return Ok(());
     };
     let mut text = [0u8; 640];
-    let text = as_text(&mut text, format_args!("{refusal}"));
+    let text = c_text_into(&mut text, format_args!("{refusal}"));
     Err(gil.raise_text(Kind::Memory, text))
 }
 
@@ -125,17 +123,9 @@ fn relieve(gil: Gil<'_>) -> Result<(), Raised<'_>> {
             scope.name(),
             crate::bytes::Bytes(live)
         );
-        gil.warn(Kind::ResourceWarning, as_text(&mut text, line))?;
+        gil.warn(Kind::ResourceWarning, c_text_into(&mut text, line))?;
     }
     Ok(())
-}
-
-/// A line as C has it, cut if it is too long.
-pub fn as_text<'t>(buffer: &'t mut [u8], line: fmt::Arguments<'_>) -> &'t CStr {
-    let most = buffer.len() - 1;
-    let length = format_into(&mut buffer[..most], line).len();
-    buffer[length] = 0;
-    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
 }
 
 /// Calls the functions that relieve memory. No exception is set.

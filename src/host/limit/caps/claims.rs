@@ -7,10 +7,9 @@ use crate::ledger::{LEDGER, Scope, Slot};
 use crate::{bytes::Bytes, error::CANNOT_START};
 use pyhost_os::errno::{Errno, KeptErrno};
 use pyhost_os::process::small_file::{number, read_once};
-use pyhost_os::{calls, clock, format::format_into, process::stat_fields};
+use pyhost_os::{calls, clock, format::c_text_into, process::stat_fields};
 use pyhost_record::directory::start_if_it_runs;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{ffi::CStr, fmt};
+use std::{fmt, sync::atomic::Ordering::Relaxed};
 
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
@@ -21,9 +20,6 @@ const LEAST_PART: u64 = 128 << 10;
 const PAUSE: u64 = 10;
 /// The largest sum of the windows that the threads of a starting Python have.
 const WINDOWS: u64 = 128 << 10;
-
-/// When to look again which processes have ended, in nanoseconds of the monotonic clock. A static, since all threads share it.
-static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
 
 /// Displays as the reason why a process of the tree cannot start.
 pub(super) struct NoRoom;
@@ -105,12 +101,13 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
 /// Frees what processes that have ended had. Returns whether there was one.
 fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
     let begin = clock::monotonic();
-    if !is_forced && begin < NEXT_LOOK.load(Relaxed) {
+    if !is_forced && begin < tree::STATE.next_look.load(Relaxed) {
         return false;
     }
     let is_any = shares.free_ended(own, runs);
     let end = clock::monotonic();
-    NEXT_LOOK.store(end + (end - begin) * PAUSE, Relaxed);
+    let next = end + (end - begin) * PAUSE;
+    tree::STATE.next_look.store(next, Relaxed);
     is_any
 }
 
@@ -133,8 +130,7 @@ fn mark(stat: &[u8]) -> Option<u64> {
 /// Whether a process runs that has this id and this mark.
 fn runs(id: u32, marked: u64) -> bool {
     let (mut path, mut room) = ([0; 32], [0; 1024]);
-    let path = format_into(&mut path, format_args!("/proc/{id}/stat\0"));
-    let path = CStr::from_bytes_with_nul(path).unwrap_or_default();
+    let path = c_text_into(&mut path, format_args!("/proc/{id}/stat"));
     match read_once(path, &mut room).map(mark) {
         _ if id == 0 => false,
         Some(now) => now.is_some_and(|now| marked == 0 || [marked, marked & START].contains(&now)),

@@ -170,56 +170,10 @@ impl Shares<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pyhost_testing::Random;
-
-    fn page() -> Vec<AtomicU64> {
-        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
-    }
-
-    #[test]
-    fn what_threads_claim_and_give_back_is_never_above_the_cap_and_none_is_lost() {
-        const CAP: u64 = 1 << 20;
-        let words = page();
-        let shares = Shares(&words);
-        shares.set_cap(CAP, None);
-        let granted = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for id in 1..=4 {
-                let granted = &granted;
-                scope.spawn(move || {
-                    let (entry, mut random) = (shares.enter(id, 7).unwrap(), Random(id.into()));
-                    let mut own = 0;
-                    for _ in 0..20_000 {
-                        let want = 1 + random.below(CAP as usize / 3) as u64;
-                        let got = shares.claim(entry, want / 2, want, CAP);
-                        assert!(got == 0 || (want / 2..=want).contains(&got));
-                        assert!(granted.fetch_add(got, SeqCst) + got <= CAP);
-                        own += got;
-                        if random.below(2) == 0 {
-                            let back = own / 2 / UNIT * UNIT;
-                            granted.fetch_sub(back, SeqCst);
-                            shares.give_back(entry, back);
-                            own -= back;
-                        }
-                    }
-                    assert_eq!(shares.share(entry), own);
-                });
-            }
-        });
-        assert_eq!(shares.sum(), granted.into_inner());
-        assert!(shares.free_ended(0, |id, start| (id, start) != (2, 7)));
-        assert!(
-            [1, 3, 4]
-                .map(|id| shares.entry_of(id))
-                .iter()
-                .all(Option::is_some)
-        );
-        assert_eq!(shares.share(shares.enter(2, 7).unwrap()), 0);
-    }
 
     #[test]
     fn each_process_has_one_entry_until_all_are_used() {
-        let words = page();
+        let words: Vec<_> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let shares = Shares(&words);
         let entries: Vec<_> = (1..1024).map(|id| shares.enter(id, 1)).collect();
         assert!(entries.iter().all(Option::is_some));

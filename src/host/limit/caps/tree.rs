@@ -19,13 +19,15 @@ const NONE: u64 = u64::MAX;
 
 pyhost_os::state! {
     /// The process's part in its tree.
-    static STATE: Tree {
+    pub(super) static STATE: Tree {
         shares: OnceLock<Shares<'static>> = OnceLock::new(),
         /// Its entry; 0 if it has none, as a forked child at first.
         entry: AtomicUsize = AtomicUsize::new(0),
         height: AtomicU64 = AtomicU64::new(NONE),
         /// Of the height, what its parent pays for.
         inherited: AtomicU64 = AtomicU64::new(0),
+        /// When to look again which processes have ended, in nanoseconds of the monotonic clock.
+        pub(super) next_look: AtomicU64 = AtomicU64::new(0),
     }
 }
 

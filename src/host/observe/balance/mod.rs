@@ -50,13 +50,13 @@ pub fn take() -> Option<Balance> {
     let own = scratch.addresses();
     let mut parts = scratch.parts();
     let extents = &mut parts.extents;
-    add(extents, own, Owner::Row(Row::HostTables), page);
     let executable = objects::add_loaded(extents, page);
     objects::add_signal_stack(extents, page);
-    if let Some(table) = guards::table() {
-        add(extents, table, Owner::Row(Row::HostTables), page);
-    }
-    for table in region::tables().into_iter().flatten() {
+    let tables = [own]
+        .into_iter()
+        .chain(guards::table())
+        .chain(mapped::memory());
+    for table in tables.chain(region::tables().into_iter().flatten()) {
         add(extents, table, Owner::Row(Row::HostTables), page);
     }
     if let Some((map, chunks)) = region::map() {
@@ -69,9 +69,6 @@ pub fn take() -> Option<Balance> {
                 add(extents, start..end, Owner::Arrays, page);
             }
         }
-    }
-    if let Some(table) = mapped::memory() {
-        add(extents, table, Owner::Row(Row::HostTables), page);
     }
     sampling::each_mapping(|table| add(extents, table, Owner::Row(Row::HostTables), page));
     let mut libraries = Libraries::look();

@@ -48,6 +48,8 @@ pyhost_os::state! {
     static STATE: ProcessEnd {
         quick_status: AtomicI32 = AtomicI32::new(0),
         plan: OnceLock<Plan> = OnceLock::new(),
+        /// The descriptor that the report goes to, and its file's device and inode at the start.
+        descriptor: OnceLock<(c_int, (u64, u64))> = OnceLock::new(),
         /// The process that this memory belongs to: it changes in a forked child, not in one of `vfork`.
         owner: AtomicI32 = AtomicI32::new(0),
         /// The part of the end that was written: one of the four below.

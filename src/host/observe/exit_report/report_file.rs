@@ -11,10 +11,7 @@ use crate::output::{self, Draft, Target};
 use crate::{errno::Errno, path_template::PathBuffer, process};
 use pyhost_os::file::{Fd, rewind};
 use std::fmt::{self, Display};
-use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
-
-/// The descriptor that the report goes to, and its file's device and inode at the start.
-static DESCRIPTOR: OnceLock<(c_int, (u64, u64))> = OnceLock::new();
+use std::{ffi::c_int, os::fd::AsRawFd};
 
 /// Remembers which file the descriptor of a report is open for: the script may close it, and another
 /// file may get its number.
@@ -33,7 +30,7 @@ pub fn remember(stats: &Stats) {
     if let Some(descriptor) = descriptor
         && let Some(identity) = output::identity(&descriptor)
     {
-        let _ = DESCRIPTOR.set((descriptor, identity));
+        let _ = super::STATE.descriptor.set((descriptor, identity));
     }
 }
 
@@ -127,7 +124,8 @@ fn write_draft(
 
 /// Writes into a descriptor of the caller's, if it is still the one of the start.
 fn write_into(report: &Report<'_>, format: Format, descriptor: c_int) -> Result<(), Failure> {
-    let known = DESCRIPTOR.get().filter(|known| known.0 == descriptor);
+    let known = super::STATE.descriptor.get();
+    let known = known.filter(|known| known.0 == descriptor);
     if known.is_some_and(|known| output::identity(&descriptor) != Some(known.1)) {
         return Err(Failure::OtherFile);
     }

@@ -8,7 +8,7 @@
 //! [`renew`] and [`answer`] are called inside the allocator: they do not allocate. The line is written outside of it.
 
 use super::mapping::{forget_lines, keep_lines};
-use super::own_path;
+use super::{STATE, own_path};
 use crate::cpython::objects::{Gil, Returned};
 use crate::cpython::{frames, functions::add_pending_call};
 use crate::descriptor::{notice, quietly};
@@ -18,24 +18,11 @@ use crate::{heap::sampling, observe::lines, path_template::PathBuffer, python::h
 use pyhost_os::file::{self, Fd};
 use pyhost_os::{mapping::Shared, signals::SignalSet};
 use pyhost_record::directory::{DRAFT_SUFFIX, LINES_SUFFIX};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-
-pyhost_os::state! {
-    /// The file of the lines, and whether it can be written.
-    static STATE: LinesFile {
-        /// The file could not be written, and no line says so yet.
-        is_warning_due: AtomicBool = AtomicBool::new(false),
-        /// A line says so, or will.
-        is_warned: AtomicBool = AtomicBool::new(false),
-        /// Python takes calls between two instructions.
-        has_python: AtomicBool = AtomicBool::new(false),
-    }
-}
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Keeps the samples in a file, and answers requests. Once Python's configuration is known.
 pub fn start() {
-    if super::STATE.has_file.load(Relaxed) {
+    if STATE.has_file.load(Relaxed) {
         sampling::publish_by(renew);
         warn_if_due();
     }
@@ -61,7 +48,7 @@ fn path() -> Option<PathBuffer> {
 /// refuses.
 fn renew(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     forget_lines();
-    if !super::STATE.has_file.load(Relaxed) {
+    if !STATE.has_file.load(Relaxed) {
         return None;
     }
     let _errno = KeptErrno::new();

@@ -28,7 +28,7 @@ use pyhost_os::file::{self, Fd, FdPlace};
 use pyhost_os::{calls, cell::Exclusive, clock, forks::Child};
 use pyhost_record::directory::{self, Identity, SUFFIX, Unfit, start_ticks};
 use pyhost_record::{self as record, Record};
-use std::ffi::{CStr, OsString, c_int};
+use std::ffi::{OsString, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::{os::fd::AsRawFd, os::unix::ffi::OsStrExt};
@@ -48,23 +48,15 @@ pub enum LedgerPlace {
     },
 }
 
-const PATH: usize = libc::PATH_MAX as usize;
-
-/// The start of the names of this machine's files, and the name of the process's own: both end with a zero byte.
+/// The start of the names of this machine's files, and the name of the process's own.
 struct Names {
-    start: [u8; PATH],
-    own: [u8; PATH],
-}
-
-impl Names {
-    fn own(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.own).unwrap_or_default()
-    }
+    start: PathBuffer,
+    own: PathBuffer,
 }
 
 /// The path of the process's own file, with another end of its name. None if it is too long.
 fn own_path(names: &Names, suffix: &str) -> Option<PathBuffer> {
-    let own = names.own().to_bytes().strip_suffix(SUFFIX.as_bytes())?;
+    let own = names.own.as_bytes().strip_suffix(SUFFIX.as_bytes())?;
     PathBuffer::of(own)?.with(suffix.as_bytes())
 }
 
@@ -78,13 +70,19 @@ pyhost_os::state! {
         has_file: AtomicBool = AtomicBool::new(false),
         /// The descriptor that holds the lock.
         lock: FdPlace = FdPlace::new(),
+        /// The file of the lines could not be written, and no line says so yet.
+        is_warning_due: AtomicBool = AtomicBool::new(false),
+        /// A line says so, or will.
+        is_warned: AtomicBool = AtomicBool::new(false),
+        /// Python takes calls between two instructions.
+        has_python: AtomicBool = AtomicBool::new(false),
     }
 }
 
 // Large and all zeros: not beside what begins with another value, which the file has.
 static NAMES: Exclusive<Names> = Exclusive::new(Names {
-    start: [0; PATH],
-    own: [0; PATH],
+    start: PathBuffer::EMPTY,
+    own: PathBuffer::EMPTY,
 });
 
 const NO_REASON: u8 = 0;
@@ -256,14 +254,13 @@ fn prepare(path: &Path) -> Result<(), Unfit> {
     let prefix = path.join(format!("{}-", own.boot));
     let name = path.join(own.file_name());
     let mut names = NAMES.hold().ok_or(Unfit::Wrong("is in use".to_owned()))?;
-    let Names { start, own: whole } = &mut *names;
-    for (place, name) in [(start, &prefix), (whole, &name)] {
-        let name = name.as_os_str().as_bytes();
-        if name.len() + 64 > PATH {
-            return Err(Unfit::Wrong("is too long".to_owned()));
-        }
-        place[..name.len()].copy_from_slice(name);
-    }
+    let of = |path: &Path| {
+        let path = path.as_os_str().as_bytes();
+        // There is room for another end, and for that of a draft.
+        let path = PathBuffer::of(path).filter(|it| it.with(&[b'-'; 63]).is_some());
+        path.ok_or_else(|| Unfit::Wrong("is too long".to_owned()))
+    };
+    (names.start, names.own) = (of(&prefix)?, of(&name)?);
     drop(names);
     // A program that this process was before may have left them.
     let _ = std::fs::remove_file(&name);
@@ -292,13 +289,13 @@ fn report_killed(mut killed: Vec<Record>, directory: &Path) {
 fn make_file() -> Result<(), Errno> {
     let names = NAMES.hold().ok_or(Errno(libc::EBUSY))?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
-    let file = Fd::open(names.own(), flags)?;
+    let file = Fd::open(names.own.as_c_str(), flags)?;
     let locks = directory::locks(HEADER.pid_namespace.load(Relaxed));
     if locks {
         let _ = file::lock(&file, libc::LOCK_EX);
     }
     mapping::onto_file(file.as_raw_fd()).inspect_err(|_| {
-        let _ = file::unlink(names.own());
+        let _ = file::unlink(names.own.as_c_str());
     })?;
     if locks {
         STATE.lock.put(out_of_the_way(file));
@@ -323,7 +320,7 @@ pub fn forked(child: &Child) {
     HEADER.begin_group(None);
     name_process();
     note_inherited();
-    brief::leave_to_parent(child);
+    brief::leave_to_parent();
     HEADER.parent.store(HEADER.pid.load(Relaxed), Relaxed);
     HEADER.pid.store(process::id(), Relaxed);
     begin_clock();
@@ -347,7 +344,7 @@ pub fn forked(child: &Child) {
 fn is_locked_file(lock: &Fd) -> bool {
     let of_name = NAMES
         .hold()
-        .and_then(|names| file::status_of(names.own(), 0).ok());
+        .and_then(|names| file::status_of(names.own.as_c_str(), 0).ok());
     of_name.is_some_and(|found| file::identity(lock) == Some((found.st_dev, found.st_ino)))
 }
 
@@ -358,13 +355,10 @@ fn name_child() -> Option<()> {
     let namespace = file::status_of(c"/proc/self/ns/pid", 0).map_or(0, |found| found.st_ino);
     HEADER.start_ticks.store(ticks, Relaxed);
     HEADER.pid_namespace.store(namespace, Relaxed);
-    let mut names = NAMES.hold()?;
-    let Names { start, own: name } = &mut *names;
-    let start = CStr::from_bytes_until_nul(start).ok()?.to_bytes();
-    *name = [0; PATH];
-    name[..start.len()].copy_from_slice(start);
     let rest = format_args!("{namespace}-{}-{ticks}{SUFFIX}", process::id());
-    format_into(&mut name[start.len()..PATH - 1], rest);
+    let rest = format_into(&mut text, rest);
+    let mut names = NAMES.hold()?;
+    names.own = names.start.with(rest)?;
     Some(())
 }
 
@@ -418,7 +412,7 @@ pub fn end(ending: Ending, left: Option<&Snapshot>) {
     // Another thread's sample must not bring the file back.
     if (state == ProcessState::Exited || is_stop) && STATE.has_file.swap(false, Relaxed) {
         // A handler that interrupts who holds the names finds no file of this process's own yet.
-        let _ = NAMES.hold().map(|names| file::unlink(names.own()));
+        let _ = NAMES.hold().map(|names| file::unlink(names.own.as_c_str()));
         lines::remove();
     }
 }

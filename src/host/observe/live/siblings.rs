@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Puts the files into the archive, with a line for the first few. The process's own file has its name, and need not be there.
 pub fn archive(names: &Names) {
-    let own = names.own().to_bytes();
+    let own = names.own.as_bytes();
     let at = own.iter().rposition(|&byte| byte == b'/').unwrap_or(0) + 1;
     // A file's name as far as all processes of a boot and pid namespace share it.
     let end = (at..own.len()).filter(|&at| own[at] == b'-').nth(1);

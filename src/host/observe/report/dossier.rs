@@ -1,14 +1,14 @@
 //! The dossier of a refusal: as text for standard error, and as a section of the report. Does not allocate.
 
 use super::{Sink, lines};
-use crate::descriptor::{Descriptor, Speaker, format_into, notice};
+use crate::descriptor::{Descriptor, Speaker, notice};
 use crate::heap::big_blocks::{BigBlock, BigBlocks};
 use crate::heap::{bfc, big_blocks, largest_classes, region};
 use crate::ledger::{Account, HEADER, LEDGER, Snapshot};
 use crate::{bytes::Bytes, heap::largest_classes::Class, limit::caps::Refusal};
 use crate::{observe::at_exhausted, observe::timeline::brief, process};
-use pyhost_os::cell::Latest;
 use pyhost_os::clock::{self, Utc};
+use pyhost_os::{cell::Latest, format::text_into};
 use pyhost_record::figures;
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -185,8 +185,7 @@ pub fn first_refusal(refusal: &Refusal) {
     };
     STATE.latest.set(&dossier);
     let mut room = [0; 512];
-    let text = format_into(&mut room, format_args!("{refusal}"));
-    HEADER.set_refusal(std::str::from_utf8(text).unwrap_or_default());
+    HEADER.set_refusal(text_into(&mut room, format_args!("{refusal}")));
     brief::write_refusal();
     write(&dossier);
     // A limit is a block's of the script, and no shortage of the process.
@@ -194,8 +193,8 @@ pub fn first_refusal(refusal: &Refusal) {
         at_exhausted::start(|sink| {
             sink.text("schema", "pyhost-refusal/1");
             sink.int("pid", process::id().into());
-            let time = format_into(&mut room, format_args!("{}", Utc(clock::now())));
-            sink.text("time", std::str::from_utf8(time).unwrap_or_default());
+            let time = format_args!("{}", Utc(clock::now()));
+            sink.text("time", text_into(&mut room, time));
             describe_dossier(&dossier, sink);
             lines::describe_live(sink);
         });

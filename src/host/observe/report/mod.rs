@@ -19,7 +19,7 @@ use crate::heap::{self, bfc, bounded_heap, guards::GuardFigures, histogram::Hist
 use crate::ledger::{Account, HEADER, LEDGER, Scope, Snapshot};
 use crate::observe::{balance::Balance, resident_peak::ResidentSample, timeline::pages::Renderer};
 use crate::resident::{LargestChild, Resident};
-use crate::{descriptor::format_into, libc_exports::native, python::numpy};
+use crate::{libc_exports::native, python::numpy};
 pub use balance::describe as describe_balance;
 use derive_more::Display;
 pub use dossier::{describe_block, describe_refusal, first_refusal};
@@ -30,7 +30,7 @@ pub use lines::{with_json as with_lines, with_span_json as with_lines_of_span};
 pub use metrics::metrics;
 pub use peak::AtPeak;
 pub use pyhost_os::signals::signal_name;
-use pyhost_os::{cell::HeldLatest, clock::Utc};
+use pyhost_os::{cell::HeldLatest, clock::Utc, format::text_into};
 pub use pyhost_record::describe::{SCHEMA, Sink};
 pub use pyhost_record::json::Json;
 use pyhost_record::{describe::describe_accounts, figures};
@@ -215,8 +215,8 @@ impl Report<'_> {
         sink.end();
         sink.text("command", &self.facts.command);
         let mut room = [0; 32];
-        let started = format_into(&mut room, format_args!("{}", Utc(self.started)));
-        sink.text("started", std::str::from_utf8(started).unwrap_or_default());
+        let started = text_into(&mut room, format_args!("{}", Utc(self.started)));
+        sink.text("started", started);
         sink.flag("forked", self.inherited.is_some());
         sink.known("inherited_live_bytes", self.inherited);
         sink.fraction("wall_seconds", self.wall_seconds);

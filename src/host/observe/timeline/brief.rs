@@ -12,7 +12,7 @@ use crate::output::{self, OutputError, Target};
 use crate::path_template::{PathBuffer, names_process};
 use crate::{bytes::Bytes, errno::Errno, header::ProcessState, process};
 use pyhost_os::file::{self, Fd, FdPlace};
-use pyhost_os::{forks::Child, signals::signal_name, terminal_text::whole_letters};
+use pyhost_os::{signals::signal_name, terminal_text::whole_letters};
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::{ffi::c_int, os::fd::AsRawFd, sync::OnceLock};
@@ -137,14 +137,10 @@ fn open_now() -> Result<Fd, OutputError> {
 }
 
 /// In a forked child: the file is its parent's. It has one of its own at its end if the name holds `%p`.
-pub fn leave_to_parent(child: &Child) {
+pub fn leave_to_parent() {
     drop(STATE.file.take());
-    trouble::leave_to_parent(child);
     let template = STATE.template.get();
     let has_own = template.is_some_and(|template| names_process(template));
-    if has_own {
-        trouble::share();
-    }
     let later = if has_own { AS_FILE } else { NEVER };
     STATE.later.store(later, Relaxed);
 }

@@ -3,7 +3,7 @@
 //!
 //! A process and not a thread: `os.fork()` warns of threads from CPython 3.12 on, and a kill of the
 //! host leaves it time for a last word. It is made before Python initialises, while the host has one thread, and shares
-//! nothing with it but the pages of header and ledger, and of [`trouble`]. It never takes the GIL. It allocates nothing: what
+//! nothing with it but the pages of header and ledger. It never takes the GIL. It allocates nothing: what
 //! it allocated would be booked to the host's accounts.
 //!
 //! It is not the script's child: a process between the two makes it and ends, and the system gives it to the first process
@@ -24,15 +24,17 @@ use crate::{observe::pyhostctl_process, output, path_template::PathBuffer, proce
 use derive_more::Display;
 use file::TimelineFile;
 use pages::Renderer;
-use pyhost_os::{clock, duration, signals::SignalSet};
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::{os::fd::AsRawFd, str::FromStr, time::Duration};
+use pyhost_os::{clock, duration, file::Fd, signals::SignalSet};
+use std::sync::atomic::{AtomicI32, Ordering::Acquire, Ordering::Relaxed};
+use std::{os::fd::AsRawFd, str::FromStr, sync::OnceLock, time::Duration};
 
 pyhost_os::state! {
     static STATE: TimelineProcesses {
         /// The process id of the sampler, and of the process that it samples; 0 without a sampler.
         sampler: AtomicI32 = AtomicI32::new(0),
         host: AtomicI32 = AtomicI32::new(0),
+        /// The host's end of the socket by which pages are asked for, and its device and inode.
+        socket: OnceLock<(Fd, (u64, u64))> = OnceLock::new(),
     }
 }
 
@@ -65,10 +67,8 @@ pub fn start(settings: &TimelineSettings) {
     // The sampler is born with all signals blocked. A short script may end, and call the sampler,
     // before the sampler has run at all: the call would end it without its last lines.
     let before = SignalSet::all().block();
-    let made = trouble::share().and_then(|sampler| {
-        pyhostctl_process::detach(sampler, |own| {
-            sampler::run(own, timeline, settings.interval.0, serves, host);
-        })
+    let made = pyhostctl_process::detach(&HEADER.sampler.id, |own| {
+        sampler::run(own, timeline, settings.interval.0, serves, host);
     });
     match made {
         None => notice(format_args!(
@@ -97,12 +97,13 @@ pub fn end() {
     }
     process::signal(sampler, sampler::WAKE);
     let process = Watched::of(sampler);
-    let is_over = || trouble::is_all_written() || process.has_ended();
+    let is_all_written = || HEADER.sampler.is_all_written.load(Acquire) == 1;
+    let is_over = || is_all_written() || process.has_ended();
     let how = match clock::wait_until(PATIENCE, 200_000, is_over) {
         true => "(it was killed)",
         false => "within a second",
     };
-    if !trouble::is_all_written() {
+    if !is_all_written() {
         notice(format_args!(
             "--timeline, --brief: the process that samples has not written its last lines {how}"
         ));

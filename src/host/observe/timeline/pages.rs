@@ -12,9 +12,9 @@ use crate::output::{self, Draft, Target};
 use crate::{descriptor::out_of_the_way, errno::Errno, path_template::PathBuffer};
 use pyhost_ledger::own;
 use pyhost_os::file::{self, Fd};
-use pyhost_os::{calls, socket};
+use pyhost_os::{process, socket};
 use std::ffi::{CStr, CString, c_int};
-use std::{os::fd::AsRawFd, sync::OnceLock};
+use std::os::fd::AsRawFd;
 
 /// The status that it answers if a signal ended the program.
 const KILLED: c_int = 128;
@@ -58,15 +58,12 @@ pub enum NoPage {
     Reported,
 }
 
-/// The host's end of the socket, and its device and inode.
-static SOCKET: OnceLock<(Fd, (u64, u64))> = OnceLock::new();
-
 /// Opens the socket. Returns the sampler's end, or `None` if the system refuses. Before the sampler is made.
 pub fn open() -> Option<Fd> {
     let (own, requests) = socket::pair().ok()?;
     let own = out_of_the_way(own);
     let identity = file::identity(&own)?;
-    let _ = SOCKET.set((own, identity));
+    let _ = super::STATE.socket.set((own, identity));
     Some(requests)
 }
 
@@ -74,7 +71,8 @@ pub fn open() -> Option<Fd> {
 pub fn make(report: c_int, page: c_int, is_sampled: bool) -> Result<(), NoPage> {
     // The script may have closed it, and another file may have its number.
     let is_open = |(socket, identity): &&(Fd, _)| file::identity(socket).as_ref() == Some(identity);
-    let (socket, _) = SOCKET.get().filter(is_open).ok_or(NoPage::NoSampler)?;
+    let socket = super::STATE.socket.get().filter(is_open);
+    let (socket, _) = socket.ok_or(NoPage::NoSampler)?;
     let (answer, answers) =
         file::pipe().map_err(|error| NoPage::Failed("no pipe for the answer", Some(error)))?;
     let has_errors = file::is_open(libc::STDERR_FILENO);
@@ -152,14 +150,9 @@ fn run(renderer: &Renderer, report: &CStr, is_sampled: bool, streams: [c_int; 3]
     else {
         return NOT_STARTED;
     };
-    let mut status = 0;
-    while calls::waitpid(program, Some(&mut status), 0) < 0 {
-        if Errno::last() != Errno(libc::EINTR) {
-            return NOT_STARTED;
-        }
-    }
-    match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => KILLED,
+    match process::wait_for(program, 0) {
+        None => NOT_STARTED,
+        Some(status) if libc::WIFEXITED(status) => libc::WEXITSTATUS(status),
+        Some(_) => KILLED,
     }
 }

@@ -4,16 +4,16 @@
 //! has a copy of the rest. It allocates nothing, touches no lock of the host's and never returns.
 
 use super::pages::{self, Renderer};
-use super::{brief, file::TimelineFile, trouble};
+use super::{brief, file::TimelineFile};
 use crate::header::{MARKS, ProcessState};
 use crate::ledger::{HEADER, LEDGER, Scope, Snapshot};
 use crate::process::{self, Watched, small_file};
-use crate::{descriptor::format_into, observe::pyhostctl_process::Detached, resident};
+use crate::{observe::pyhostctl_process::Detached, resident};
 use pyhost_os::file::{self, Fd};
 use pyhost_os::signals::{SignalSet, signal_name};
-use pyhost_os::{calls, clock, mapping::page_size, strings};
-use std::ffi::{CStr, c_int};
-use std::{os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Duration};
+use pyhost_os::{calls, clock, format::c_text_into, mapping::page_size, strings};
+use std::ffi::c_int;
+use std::{os::fd::AsRawFd, sync::atomic::Ordering::*, time::Duration};
 
 /// How long a process may be on its way into another program before the timeline ends: a call of
 /// `exec` that fails comes back sooner.
@@ -145,7 +145,7 @@ fn end(timeline: Option<&mut TimelineFile>, seconds: f64, serves: Option<(&Rende
     if state == ProcessState::Running {
         brief::write_end(None); // else the host has
     }
-    trouble::note_all_written();
+    HEADER.sampler.is_all_written.store(1, Release);
     if let Some((renderer, requests)) = serves {
         if state == ProcessState::Running && pages::make_of_killed(renderer).is_some() {
             renderer.remove_timeline();
@@ -197,14 +197,13 @@ fn let_go(own: &Detached, mut kept: [c_int; 3], pid: libc::pid_t) -> Host {
     // Whoever ends the host's group must leave it the last word. The session stays: see `WAKE`.
     calls::setpgid(0, 0);
     let mut title = [0; 64];
-    format_into(&mut title[..63], format_args!("pyhost-sampler {pid}"));
-    strings::replace_arguments(CStr::from_bytes_until_nul(&title).unwrap_or_default());
+    let title = c_text_into(&mut title, format_args!("pyhost-sampler {pid}"));
+    strings::replace_arguments(title);
     calls::chdir(c"/".into());
     process::name_thread(c"pyhost-sampler");
     own.close_but(&mut kept);
     let mut path = [0; 64];
-    format_into(&mut path[..63], format_args!("/proc/{pid}/statm"));
-    let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    let path = c_text_into(&mut path, format_args!("/proc/{pid}/statm"));
     Host {
         process: Watched::of(pid),
         // All signals are blocked since the process was made; one that came before is read, too.

@@ -8,10 +8,9 @@ use crate::cpython::functions::{
 use crate::cpython::objects::{Kind, Object, Raised, Returned};
 use crate::cpython::{self, attributes, class, objects::or_none};
 use crate::heap::sampling::{self, UnitFigures};
-use crate::limit::budgets::{Budget, VARIABLE};
+use crate::limit::budgets::{BUDGETS, Budget};
 use crate::{bytes::Bytes, cpython::contexts::take_error_back, heap, python::hooks::domains};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{cell::Cell, ffi::CStr};
+use std::{cell::Cell, ffi::CStr, sync::atomic::Ordering::Relaxed};
 
 const DOC: &CStr = c"budget(size, *, name=None)
 --
@@ -38,8 +37,6 @@ const INTERVALS: (u64, u64) = (16 << 10, 256 << 10);
 
 /// Tries of a call that the unit's own error may reach.
 const TRIES: usize = 8;
-
-static CARRIES: AtomicBool = AtomicBool::new(false);
 
 fn new<'a>(class: Class<'a, Budget>, arguments: Arguments<'a>) -> Returned<'a> {
     const SIGNATURE: Signature<2> = Signature::new(c"O|$O:budget", [c"size", c"name"]);
@@ -71,8 +68,8 @@ fn begin<'a>(budget: This<'a, Budget>) -> Result<(), Raised<'a>> {
         "the script has ended"
     } else {
         domains::follow_samples();
-        VARIABLE.begin(c"pyhost.budget", budget.object())?;
-        if !CARRIES.swap(true, Relaxed) {
+        BUDGETS.variable.begin(c"pyhost.budget", budget.object())?;
+        if !BUDGETS.is_carried.swap(true, Relaxed) {
             library::attribute(gil, c"_carry")?.call(&[])?;
         }
         return Ok(());
@@ -85,15 +82,15 @@ fn enter(budget: This<'_, Budget>) -> Returned<'_> {
     let text = "budget: its block is running already; expected one budget for each block";
     gil.ensure(!budget.is_open.get(), Kind::Runtime, text)?;
     begin(budget)?;
-    let before = VARIABLE.get(gil);
+    let before = BUDGETS.variable.get(gil);
     if budget.number.get() == 0 {
-        let around = VARIABLE.look(|unit| unit.number.get()).unwrap_or(0);
+        let around = BUDGETS.variable.look(|unit| unit.number.get()).unwrap_or(0);
         let name = budget.name.as_deref().unwrap_or_default();
         let number = sampling::with_units(|units| units.add(around, budget.bytes, name));
         let number = number.flatten().ok_or_else(|| gil.no_memory())?;
         budget.number.set(number);
     }
-    VARIABLE.set(budget.object())?;
+    BUDGETS.variable.set(budget.object())?;
     budget.before.set(before.map(|before| before.keep()));
     budget.is_open.set(true);
     sampling::with_units(|units| units.set_open(budget.number.get(), true));
@@ -107,11 +104,14 @@ fn exit(budget: This<'_, Budget>) -> Returned<'_> {
         sampling::with_units(|units| units.set_open(budget.number.get(), false));
         take_error_back(); // it would come outside of the block
         let before = budget.before.take().map(|before| before.release(gil));
-        let is_current = VARIABLE.get(gil).is_some_and(|it| it.is(budget.object()));
+        let is_current = BUDGETS
+            .variable
+            .get(gil)
+            .is_some_and(|it| it.is(budget.object()));
         let before = before.unwrap_or_else(|| gil.none());
         // By now a refusal is that of a budget around this one.
         for _ in 0..TRIES {
-            if !is_current || or_none(VARIABLE.set(&before)).is_some() {
+            if !is_current || or_none(BUDGETS.variable.set(&before)).is_some() {
                 break;
             }
         }
@@ -152,7 +152,7 @@ fn repr(budget: This<'_, Budget>) -> Returned<'_> {
 
 fn current(module: This<'_, Module>) -> Returned<'_> {
     let gil = module.gil();
-    Ok(VARIABLE.get(gil).unwrap_or_else(|| gil.none()))
+    Ok(BUDGETS.variable.get(gil).unwrap_or_else(|| gil.none()))
 }
 
 /// Makes a budget, or None, the calling thread's own; returns the former.
@@ -160,7 +160,7 @@ fn switch<'a>(module: This<'a, Module>, budget: &Object<'a>) -> Returned<'a> {
     let former = current(module)?;
     if !former.is(budget) {
         take_error_back();
-        VARIABLE.set(budget)?;
+        BUDGETS.variable.set(budget)?;
     }
     Ok(former)
 }

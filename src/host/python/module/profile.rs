@@ -64,7 +64,7 @@ struct Running {
     started: u64,
 }
 
-struct State {
+struct Lines {
     functions: Vec<Function>,
     running: MmapVec<Running>,
     /// Libraries' maps at the last look: bytes, the process's resident size, what is resident of them.
@@ -73,21 +73,27 @@ struct State {
     own: [i64; 2],
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    functions: Vec::new(),
-    running: MmapVec::new(),
-    looked: [0; 3],
-    own: [0; 2],
-});
+pyhost_os::state! {
+    static STATE: LineProfiles {
+        lines: Mutex<Lines> = Mutex::new(Lines {
+            functions: Vec::new(),
+            running: MmapVec::new(),
+            looked: [0; 3],
+            own: [0; 2],
+        }),
+        /// Where the page of the tables goes, and the process that the option was for.
+        file: OnceLock<(Vec<u8>, libc::pid_t)> = OnceLock::new(),
+    }
+}
 
 const MOST_LINES: usize = 1 << 16;
 /// The resident size may change by less without another look at the maps.
 const LOOK: u64 = 64 << 10;
 
 /// Runs `work` on the state, in the gate, so that no fork finds it held. It must not allocate.
-fn with_state<T>(work: impl FnOnce(&mut State) -> T) -> T {
+fn with_state<T>(work: impl FnOnce(&mut Lines) -> T) -> T {
     let _inside = gate::enter(heap::slot(), heap::thread_number());
-    work(&mut STATE.lock().unwrap_or_else(PoisonError::into_inner))
+    work(&mut STATE.lines.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// What happens in the innermost call: it is at a line if `event` is 1, ends or yields if 0, starts or goes on behind a yield if -1.
@@ -157,7 +163,7 @@ fn happens(event: c_int, with_number: bool) {
     });
 }
 
-impl State {
+impl Lines {
     /// The figures of a moment, without the `own` bytes of the call.
     fn moment(&mut self, snapshot: &Snapshot, own: [i64; 2]) -> Moment {
         let mapped = snapshot.account(Account::Mapped).live_bytes;
@@ -283,13 +289,10 @@ impl FromStr for FunctionName {
     }
 }
 
-/// Where the page of the tables goes, and the process that the option was for.
-static FILE: OnceLock<(Vec<u8>, libc::pid_t)> = OnceLock::new();
-
 /// Writes the page that a function makes, if this process shall write one. Returns whether it did.
 fn write_page<'a>(this: This<'a, Module>, make: &Object<'a>) -> Returned<'a> {
     let is_own = |(path, pid): &&(Vec<u8>, _)| *pid == process::id() || names_process(path);
-    let Some((template, _)) = FILE.get().filter(is_own) else {
+    let Some((template, _)) = STATE.file.get().filter(is_own) else {
         return this.gil().bool(false);
     };
     let page = make.call(&[])?;
@@ -306,7 +309,7 @@ fn write_page<'a>(this: This<'a, Module>, make: &Object<'a>) -> Returned<'a> {
 /// called.
 pub fn profile_lines(gil: Gil<'_>, names: &[FunctionName], file: Option<Vec<u8>>) {
     if let Some(file) = file {
-        let _ = FILE.set((file, process::id()));
+        let _ = STATE.file.set((file, process::id()));
     }
     let is_quiet = !names.is_empty() && has_ancestor_of_its_kind();
     for name in names {

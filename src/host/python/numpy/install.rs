@@ -9,11 +9,12 @@
 //! CPython's `contextvars`) is searched for the old default, which must be there exactly once. All
 //! is verified before the first change; if anything is not as expected, nothing is changed.
 
+use super::STATE;
 use super::capi::{DataMemHandler, HANDLER_CAPSULE, Table, UnsupportedNumpy};
 use crate::cpython::objects::{Gil, Kept, Object, Owned, Returned, or_none};
 use pyo3::ffi::PyObject;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering::Release};
-use std::{ptr::NonNull, sync::Mutex};
 
 /// Makes `handler` the default of the NumPy whose `_multiarray_umath` is `extension`, which has been executed. Leaves
 /// no exception. Once more for the same NumPy does nothing.
@@ -46,24 +47,21 @@ pub fn install(
     for place in places {
         place.store(capsule.to_owned().into_pointer(), Release);
     }
-    if let Ok(mut changes) = CHANGES.lock() {
+    if let Ok(mut changes) = STATE.changes.lock() {
         changes.push(Change { places, before });
     }
     Ok(())
 }
 
 /// The two places of a NumPy that hold its default handler, and what they held before.
-struct Change {
+pub(super) struct Change {
     places: [&'static AtomicPtr<PyObject>; 2],
     before: Kept,
 }
 
-/// All that [`install`] did. Locked with the GIL held, and never across a call of Python's.
-static CHANGES: Mutex<Vec<Change>> = Mutex::new(Vec::new());
-
 /// Puts NumPy's own default handler back, wherever [`install`] took its place.
 pub fn undo(gil: Gil<'_>) {
-    if let Ok(mut changes) = CHANGES.lock() {
+    if let Ok(mut changes) = STATE.changes.lock() {
         for change in changes.drain(..) {
             // The references of before were kept; those of the host's capsule are now.
             let before = change.before.get(gil).pointer();

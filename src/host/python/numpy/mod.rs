@@ -25,7 +25,7 @@ use capi::{DataMemAllocator, DataMemHandler, handler_over};
 use pads::Padded;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{fmt::Write, sync::OnceLock};
+use std::{fmt::Write, sync::Mutex, sync::OnceLock};
 use stores::{Bfc, Checked, Faulty, Guarded, Mimalloc, Pool, Store, System};
 
 /// The choices in force, made by [`start`].
@@ -50,6 +50,8 @@ pyhost_os::state! {
         version: OnceLock<String> = OnceLock::new(),
         /// Array data is left to NumPy: see [`hand_over`].
         handed_over: AtomicBool = AtomicBool::new(false),
+        /// All that [`install`] did. Locked with the GIL held, and never across a call of Python's.
+        changes: Mutex<Vec<install::Change>> = Mutex::new(Vec::new()),
     }
 }
 
