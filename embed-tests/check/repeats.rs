@@ -29,6 +29,17 @@ fn functions_of_the_standard_library_leave_nothing() {
 }
 
 #[test]
+fn a_cache_that_is_emptied_in_batches_or_fills_up_is_bounded() {
+    checked(&[], &["bounded"]);
+}
+
+#[test]
+fn references_that_only_grow_are_named_by_object_and_line() {
+    checked(&[], &["references"]);
+    checked(&["--debug-hooks"], &["references"]);
+}
+
+#[test]
 fn wrong_values_and_failing_functions_are_the_callers() {
     checked(&[], &["arguments"]);
 }

@@ -390,6 +390,17 @@ class _LeakSize(TypedDict):
 class _LeakType(TypedDict):
     type: str
     objects_per_call: int
+    # What holds the newest of them.
+    held_by: str | None
+
+class _LeakReference(TypedDict):
+    object: str
+    references_per_call: int
+    # None if lines are traced already, or outside of Python code.
+    file: str | None
+    line: int | None
+    function: str | None
+    package: None
 
 class _LeakLine(TypedDict):
     # None outside of Python code.
@@ -410,8 +421,10 @@ class Leaks:
         name: str,
         repeat: int,
         accounts: dict[_Account, tuple[int, int]],
+        bounded: dict[_Account, int],
         sizes: Iterable[_LeakSize] = ...,
         types: Iterable[_LeakType] = ...,
+        references: Iterable[_LeakReference] = ...,
         lines: list[_LeakLine] | None = ...,
         lines_are_sampled: bool = ...,
     ) -> None: ...
@@ -419,9 +432,13 @@ class Leaks:
     repeat: int
     # Bytes and blocks a call.
     accounts: dict[_Account, tuple[int, int]]
+    # The bytes by which an account grew at most, that was given back or grew no further.
+    bounded: dict[_Account, int]
     sizes: list[_LeakSize]
     # Of the objects that the garbage collector knows.
     types: list[_LeakType]
+    # Of objects that stay, and have more references with every call, which no object that is known holds.
+    references: list[_LeakReference]
     # None where no lines could be recorded.
     lines: list[_LeakLine] | None
     # Lines were recorded before, as by --lines: their figures are estimates.

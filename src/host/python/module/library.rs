@@ -44,7 +44,7 @@ static PARTS: [Part; 13] = [
     part!("lines.py" of NAME: Lines _where),
     part!("profile.py" of NAME: profile LineProfile _profile_named),
     part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle _page),
-    part!("expected.py" of NAME: expect_freed check_expected Expected Kept),
+    part!("expected.py" of NAME: expect_freed check_expected Expected Kept _holder),
     part!("leaks.py" of NAME: leaks Leaks),
     part!("budget.py" of NAME: _budgeted _carry),
     part!("run.py" of NAME: run Verdict),

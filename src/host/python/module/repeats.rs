@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most calls that are measured.
 const MOST: u64 = 10_000;
+/// Moments that are kept beside those: of the calls that follow if something grows.
+const MORE: usize = 1_026;
 /// Words that are kept of a moment: bytes and blocks of each account.
 const WORDS: usize = 2 * REPORTED.len();
 
@@ -19,7 +21,7 @@ struct Repeats {
     /// The process and the thread that measure: of a forked child's it is none.
     owner: (i32, i32),
     count: usize,
-    /// Moments that were kept: the one before the first call, and those after each.
+    /// Moments that were kept: the one before the first call, those after each, and later ones.
     taken: usize,
     /// [`WORDS`] a moment.
     figures: Mapped<u64>,
@@ -65,7 +67,7 @@ fn begin<'a>(_: This<'a, Module>, count: &Object<'a>) -> Returned<'a> {
         return gil.bool(false);
     }
     let count = count as usize;
-    let figures = Mapped::private((count + 1) * WORDS);
+    let figures = Mapped::private((count + 1 + MORE) * WORDS);
     let (Some(figures), Some(before), Some(after)) =
         (figures, Histogram::taken(), Histogram::taken())
     else {

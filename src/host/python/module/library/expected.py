@@ -16,7 +16,7 @@ import weakref
 
 from pyhost import _at
 
-_OWN_FILE = (lambda: None).__code__.co_filename
+_OWN_FOLDER = os.path.dirname((lambda: None).__code__.co_filename)
 # Of inspect, which is large: the locals of a function are in no dictionary of their own.
 _OPTIMIZED = 0x1
 _SECONDS = 2.0
@@ -215,7 +215,7 @@ def _write(found, more=0):
 
 def _type_of(something):
     kind = type(something)
-    module = kind.__module__
+    module = getattr(kind, "__module__", "builtins")
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
 
 
@@ -261,7 +261,7 @@ class _Search:
         for holder in gc.get_referrers(*chunk, own):
             if id(holder) in own or type(holder) is tuple and holder and holder[-1] is own:
                 continue
-            if type(holder) is types.FrameType and holder.f_code.co_filename == _OWN_FILE:
+            if type(holder) is types.FrameType and _is_own(holder):
                 continue
             held = [sought[id(one)] for one in gc.get_referents(holder) if id(one) in sought]
             if held:
@@ -300,6 +300,18 @@ class _Search:
         return "".join(step for step, _ in steps), steps, max(0, self.direct - 1), self.is_whole
 
 
+def _holder(one):
+    """What holds an object, as text."""
+    search = _Search(time.monotonic() + _SECONDS_IN_COLLECTION)
+    text, steps, _, is_whole = search.of(one)
+    return "C code alone" if is_whole and search.root is None and len(steps) == 1 else text
+
+
+def _is_own(frame):
+    """Whether a frame runs a part of this package."""
+    return os.path.dirname(frame.f_code.co_filename) == _OWN_FOLDER
+
+
 def _roots():
     """Texts of the objects that running frames hold, and of namespaces that are never freed, by id."""
     namespaces = {}
@@ -314,7 +326,7 @@ def _roots():
         while frame is not None and budget > 0:
             budget -= 1
             code = frame.f_code
-            if code.co_filename != _OWN_FILE:
+            if not _is_own(frame):
                 place = f"{code.co_name} ({_at(code.co_filename, frame.f_lineno)}{of})"
                 if code.co_flags & _OPTIMIZED:
                     for name, key in _locals_of(frame):

@@ -3,11 +3,15 @@
 Run in every interpreter that asks for it, and not before. The figures are taken in C, into memory of their own.
 """
 
+import array
 import gc
 import itertools
 import sys
+import time
+import types
 
-from pyhost import _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, _where, track
+from pyhost import (_holder, _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, _where,
+                    track)
 
 # CPython's cache of type attributes keeps the name that was looked up last in each of its 4,096 places: C code that makes the
 # name anew for each call would seem to leave one behind.
@@ -15,6 +19,13 @@ _clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_
 # pymalloc's arenas hold blocks of obj: their bytes would count twice.
 _BESIDE = "arena"
 _MOST_ROWS = 10
+# What grows is called on for so many calls, seconds, or bytes of growth: a cache that is emptied in batches is none of a leak's.
+_CALLS, _SECONDS, _BYTES = 1024, 2.0, 64 << 20
+# Objects whose references grow, and types, of which it is looked for who holds them: a look at the whole heap each.
+_MOST_SUSPECTS, _MOST_HELD = 20, 3
+# A free-threaded Python counts references of a type in each thread.
+_COUNTS_REFERENCES = "t" not in getattr(sys, "abiflags", "")
+_OWN_FILE = (lambda: None).__code__.co_filename
 _AT_ONCE = "leaks: another measurement goes on; expected one at a time"
 
 
@@ -22,16 +33,18 @@ class Leaks:
     """What a function leaves behind with every call. True if there is anything.
 
     repeat is the number of calls that were measured. bytes_per_call and blocks_per_call are of all accounts but arena.
-    accounts is a dictionary by name of (bytes, blocks) a call; sizes a list of dictionaries with account,
-    block_bytes and blocks_per_call; types one with type and objects_per_call, of the objects that the garbage collector
-    knows; lines one with file, line, function, account, bytes_per_call and blocks_per_call, or None if no lines
+    accounts is a dictionary by name of (bytes, blocks) a call; bounded one of the bytes that an account had at most more than
+    before the first call, if it grew, but was given back or grew no further; sizes a list of dictionaries with account,
+    block_bytes and blocks_per_call; types one with type, objects_per_call and held_by, of the objects that the garbage collector
+    knows; references one with object, references_per_call, file, line and function, of objects that stay, but have more references
+    with every call; lines one with file, line, function, account, bytes_per_call and blocks_per_call, or None if no lines
     could be recorded. lines_are_sampled is True if lines were recorded before, as by --lines: then their figures are estimates.
     """
 
-    __slots__ = ("name", "repeat", "accounts", "sizes", "types", "lines", "lines_are_sampled")
+    __slots__ = ("name", "repeat", "accounts", "bounded", "sizes", "types", "references", "lines", "lines_are_sampled")
 
-    def __init__(self, name, repeat, accounts, sizes=(), types=(), lines=None, lines_are_sampled=False):
-        values = name, repeat, accounts, list(sizes), list(types), lines, lines_are_sampled
+    def __init__(self, name, repeat, accounts, bounded, sizes=(), types=(), references=(), lines=None, lines_are_sampled=False):
+        values = name, repeat, accounts, bounded, list(sizes), list(types), list(references), lines, lines_are_sampled
         for slot, value in zip(self.__slots__, values):
             setattr(self, slot, value)
 
@@ -44,24 +57,28 @@ class Leaks:
         return sum(blocks for name, (_, blocks) in self.accounts.items() if name != _BESIDE)
 
     def __bool__(self):
-        return bool(self.accounts)
+        return bool(self.accounts or self.references)
 
     def to_dict(self):
         """Return all of it as a dictionary of plain values, which json.dumps takes."""
         accounts = {name: {"bytes_per_call": size, "blocks_per_call": blocks}
                     for name, (size, blocks) in self.accounts.items()}
         return {"function": self.name, "repeat": self.repeat, "bytes_per_call": self.bytes_per_call,
-                "blocks_per_call": self.blocks_per_call, "accounts": accounts, "sizes": self.sizes,
-                "types": self.types, "lines": self.lines, "lines_are_sampled": self.lines_are_sampled}
+                "blocks_per_call": self.blocks_per_call, "accounts": accounts, "bounded": self.bounded, "sizes": self.sizes,
+                "types": self.types, "references": self.references, "lines": self.lines,
+                "lines_are_sampled": self.lines_are_sampled}
 
     def __repr__(self):
         return f"<pyhost.Leaks of {self.name}: {_text(self.bytes_per_call)} in {self.blocks_per_call} blocks a call>"
 
     def __str__(self):
-        if not self:
-            return f"{self.name}: nothing grows with every call ({self.repeat} calls)"
-        text = [f"{self.name} leaves {_text(self.bytes_per_call)} in {_blocks(self.blocks_per_call)} with every call "
-                f"({self.repeat} calls)"]
+        calls = f"({self.repeat} calls)"
+        if self.accounts:
+            text = [f"{self.name} leaves {_text(self.bytes_per_call)} in {_blocks(self.blocks_per_call)} with every call {calls}"]
+        elif self.references:
+            text = [f"{self.name} leaves references with every call, and no memory {calls}"]
+        else:
+            text = [f"{self.name}: nothing grows with every call {calls}"]
         for name, (size, blocks) in self.accounts.items():
             text.append(f"  {name}: {_text(size)} in {_blocks(blocks)}")
         if self.sizes:
@@ -71,22 +88,30 @@ class Leaks:
         if self.types:
             text.append("by type:")
             for row in self.types[:_MOST_ROWS]:
-                text.append(f"  {row['objects_per_call']} {row['type']}")
+                text.append(f"  {row['objects_per_call']} {row['type']}" + (f", held by {row['held_by']}" if row["held_by"] else ""))
+        if self.references:
+            text.append("by references:")
+            for row in self.references[:_MOST_ROWS]:
+                place = f"  {_where(row)}" if row["file"] else ""
+                text.append(f"  {row['references_per_call']} to {row['object']}, by no object that is known{place}")
         if self.lines:
             text.append("by line, estimated from samples:" if self.lines_are_sampled else "by line:")
             for row in self.lines[:_MOST_ROWS]:
                 text.append(f"  {_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
                             f"({row['account']})  {_where(row)}")
+        for name, most in self.bounded.items():
+            text.append(f"bounded: {name} grew by {_text(most)} at most, and not with every call")
         return "\n".join(text)
 
 
 def leaks(function, *, repeat=16, warmup=4):
     """Call a function again and again, and return what grows with every call, as a Leaks.
 
-    The function is called warmup times first, so that caches are full, then repeat times for the figures; if something
-    grows, repeat times more for the types and repeat times more for the lines. Garbage is collected after each
-    call. Something grows if it does so in three calls of four at least; of each account the middle growth counts. What other
-    threads allocate meanwhile is counted, too. One measurement at a time: RuntimeError while another one goes on.
+    The function is called warmup times first, so that caches are full, then repeat times for the figures. If something
+    grows, it is called on, by repeat calls each: for 1,024 calls, 2 seconds, or 64 MiB of growth. A leak grows over all of
+    them; what is given back meanwhile, or grows no further, is bounded, such as a cache. Garbage is collected after each
+    of the first calls. Something grows if it does so in three calls of four at least; of each account the middle growth counts.
+    What other threads allocate meanwhile is counted, too. One measurement at a time: RuntimeError while another one goes on.
     An exception of the function ends it.
     """
     if not callable(function):
@@ -101,12 +126,15 @@ def leaks(function, *, repeat=16, warmup=4):
         if not _repeats_begin(max(0, min(repeat, 1 << 32))):
             raise RuntimeError(_AT_ONCE)
         _call(function, warmup)
-        rows, classes = _figures(function, repeat)
-        accounts = {account: grown for account, moments in rows if (grown := _growth(moments))}
-        if not accounts:
-            return Leaks(name, repeat, accounts)
-        types = _types(function, repeat)
-        return Leaks(name, repeat, accounts, _sizes(classes, repeat), types, *_lines(function, repeat))
+        counted = _count_references(function)
+        _figures(function, repeat)
+        suspects = _suspects(function, counted, repeat)
+        rows, classes = _repeats_figures()
+        grown = {account: growth for account, moments in rows if (growth := _growth(moments))}
+        del rows, counted
+        if not grown and not suspects:
+            return Leaks(name, repeat, {}, {})
+        return _confirm(name, function, repeat, grown, classes, suspects)
     finally:
         _repeats_end()
 
@@ -123,7 +151,7 @@ def _settle():
 
 
 def _figures(function, repeat):
-    """The figures before the first call and after each, by account, and the size classes that grew."""
+    """Takes the figures before the first call and after each."""
     calls = itertools.repeat(None, repeat)
     _settle()
     _repeats_take()
@@ -131,7 +159,6 @@ def _figures(function, repeat):
         function()
         _settle()
         _repeats_take()
-    return _repeats_figures()
 
 
 def _growth(moments):
@@ -145,20 +172,76 @@ def _growth(moments):
     return bytes_of[middle], blocks_of[middle]
 
 
+def _confirm(name, function, repeat, grown, classes, suspects):
+    """Calls on, until it is known what has grown over all calls. Records lines and counts objects meanwhile."""
+    before, _ = _counts()
+    known = [_unknown_references(one) for one in suspects]
+    has_begun = _repeats_lines()
+    end = time.monotonic() + _SECONDS
+    with track() as tracked:
+        calls = _call_on(function, repeat, grown, end)
+    references = [_unknown_references(one) - count for one, count in zip(suspects, known)]
+    references = _references(function, repeat, suspects, references, calls)
+    rows, _ = _repeats_figures()
+    after, kinds = _counts()
+    accounts, bounded = {}, {}
+    for account, moments in rows:
+        if account in grown:
+            size, blocks = grown[account]
+            first, last = moments[repeat + 1], moments[-1]  # both are of the time when lines were recorded
+            # The account's growth, in bytes, or in blocks if these have none.
+            ratio = (last[0] - first[0]) / size if size > 0 else (last[1] - first[1]) / max(1, blocks)
+            if 4 * ratio >= 3 * calls and (last[0] > moments[0][0] or last[1] > moments[0][1]):
+                accounts[account] = size, blocks
+            else:
+                bounded[account] = max(moment[0] for moment in moments) - moments[0][0]
+    types = _types(before, after, kinds, calls)
+    lines = tracked.lines
+    if lines is not None:
+        lines = [{"file": line["file"], "line": line["line"], "function": line["function"], "account": line["account"],
+                  "package": line["package"], "bytes_per_call": round(line["bytes"] / calls),
+                  "blocks_per_call": round(line["blocks"] / calls)}
+                 for line in lines.top(1000, "grown") if 4 * line["blocks"] >= 3 * calls]
+    if not accounts:
+        return Leaks(name, repeat + calls, accounts, bounded, references=references)
+    sizes = [row for row in _sizes(classes, repeat) if row["account"] in accounts]
+    return Leaks(name, repeat + calls, accounts, bounded, sizes, types, references, lines, lines is not None and not has_begun)
+
+
+def _call_on(function, repeat, grown, end):
+    """Calls the function as long as something may be a leak; returns the number of calls."""
+    calls = 0
+    _settle()
+    _repeats_take()
+    while True:
+        for _ in itertools.repeat(None, repeat):
+            function()
+        calls += repeat
+        _settle()
+        _repeats_take()
+        if calls + repeat > _CALLS or time.monotonic() > end or sum(size for size, _ in grown.values()) * calls > _BYTES:
+            return calls
+
+
 def _sizes(classes, repeat):
     rows = [{"account": account, "block_bytes": size, "blocks_per_call": round(blocks / repeat)}
             for account, size, blocks, _ in classes if 4 * blocks >= 3 * repeat]
     return sorted(rows, key=lambda row: -row["block_bytes"] * row["blocks_per_call"])
 
 
-def _types(function, repeat):
+def _types(before, after, kinds, calls):
     """The types of objects that grow; the garbage collector knows those that hold others."""
-    before, _ = _counts()
-    _call(function, repeat)
-    after, kinds = _counts()
-    rows = [{"type": _name(kinds[key]), "objects_per_call": round((count - before.get(key, 0)) / repeat)}
-            for key, count in after.items() if 4 * (count - before.get(key, 0)) >= 3 * repeat]
-    return sorted(rows, key=lambda row: (-row["objects_per_call"], row["type"]))
+    rows = [(round((count - before.get(key, 0)) / calls), _name(kinds[key]), key)
+            for key, count in after.items() if 4 * (count - before.get(key, 0)) >= 3 * calls]
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    return [{"type": name, "objects_per_call": count, "held_by": _holder_of_newest(key) if place < _MOST_HELD else None}
+            for place, (count, name, key) in enumerate(rows)]
+
+
+def _holder_of_newest(kind):
+    """What holds the object of a type that was made last, as text."""
+    found = next((one for one in reversed(gc.get_objects()) if id(type(one)) == kind), None)
+    return _holder(found)
 
 
 def _counts():
@@ -172,6 +255,98 @@ def _counts():
     return counts, kinds
 
 
+def _lasting(function):
+    """Objects that may stay for longer than a call: those that the garbage collector knows, what modules hold, constants."""
+    codes = [getattr(function, "__code__", None)]
+    for code in codes:
+        constants = getattr(code, "co_consts", ())
+        yield from constants
+        codes.extend(one for one in constants if isinstance(one, types.CodeType))
+    yield from (None, True, False, Ellipsis, NotImplemented, (), "", b"", frozenset())
+    for module in list(sys.modules.values()):
+        if isinstance(module, types.ModuleType):
+            yield from list(types.ModuleType.__getattribute__(module, "__dict__").values())
+    yield from gc.get_objects()
+
+
+def _count_references(function):
+    """The addresses of these objects, and how many references each has: as plain numbers, which have none."""
+    addresses, counts = array.array("Q"), array.array("q")
+    if _COUNTS_REFERENCES:
+        for one in _lasting(function):
+            if type(one) is not int:  # the figures' own
+                addresses.append(id(one))
+                counts.append(sys.getrefcount(one))
+    return addresses, counts
+
+
+def _suspects(function, before, repeat):
+    """The objects that have more references by one a call at least, in three calls of four."""
+    after = _count_references(function)
+    known = dict(zip(*before))
+    found = {key for key, count in zip(*after) if 4 * (count - known.get(key, count)) >= 3 * repeat}
+    del known
+    found = {id(one): one for one in _lasting(function) if id(one) in found} if found else {}
+    return list(found.values())[:_MOST_SUSPECTS]
+
+
+def _unknown_references(one):
+    """How many references to an object are not those of objects that the garbage collector knows."""
+    known = sum(sum(held is one for held in gc.get_referents(holder)) for holder in gc.get_referrers(one))
+    return sys.getrefcount(one) - known
+
+
+def _references(function, repeat, suspects, grown, calls):
+    """The objects whose references grow with every call, and the lines that take them."""
+    found = [(round(more / calls), one) for one, more in zip(suspects, grown) if 4 * more >= 3 * calls]
+    rows = [{"object": _shown(one), "references_per_call": count, **_taking_line(function, repeat, one)} for count, one in found]
+    return sorted(rows, key=lambda row: (-row["references_per_call"], row["object"]))
+
+
+def _taking_line(function, repeat, one):
+    """The line of Python within which an object's references grow most."""
+    lines = _grown_by_line(function, repeat, one, sys.getrefcount)
+    likely = [place for place, more in lines.items() if 4 * more >= 3 * repeat]
+    if len(likely) > 1:  # calls of the function that takes them; a local variable, or an instance of the type, that lives to the end
+        lines = _grown_by_line(function, 2, one, _unknown_references, likely)
+    place = max(lines, key=lines.get) if likely and lines else (None, None, None)
+    return dict(zip(("file", "line", "function", "package"), (*place, None)))
+
+
+def _grown_by_line(function, calls, one, count, among=None):
+    """By how many the references grow within each line, or within some of them; inner calls first."""
+    grown, begun = {}, {}
+
+    def look(frame, event, _):
+        code = frame.f_code
+        if event != "call" and id(frame) in begun:
+            place, before = begun.pop(id(frame))
+            grown[place] = grown.get(place, 0) + count(one) - before
+        place = code.co_filename, frame.f_lineno, code.co_name
+        if event != "return" and code.co_filename != _OWN_FILE and (among is None or place in among):
+            begun[id(frame)] = place, count(one)
+        return look
+
+    if sys.gettrace() is None:
+        sys.settrace(look)
+        try:
+            _call(function, calls)
+        finally:
+            sys.settrace(None)
+    return grown
+
+
+def _shown(one):
+    """An object as text; no code of the script is run."""
+    if isinstance(one, type):
+        return f"the type {_name(one)}"
+    if isinstance(one, types.ModuleType):
+        return f"the module {types.ModuleType.__getattribute__(one, '__dict__').get('__name__')}"
+    if one is None or type(one) in (bool, int, str, bytes):
+        return repr(one)[:60]
+    return f"an object of the type {_name(type(one))}"
+
+
 def _name(kind):
     # Past the metaclass's own attributes.
     name = type.__getattribute__(kind, "__qualname__")
@@ -180,24 +355,6 @@ def _name(kind):
     except AttributeError:
         return name
     return f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
-
-
-def _lines(function, repeat):
-    """The lines whose blocks grow, None without lines; and whether they are estimates."""
-    has_begun = _repeats_lines()
-    with track() as tracked:
-        _call(function, repeat)
-    lines = tracked.lines
-    if lines is None:
-        return None, False
-    rows = []
-    for line in lines.top(1000, "grown"):
-        if 4 * line["blocks"] >= 3 * repeat:
-            rows.append({"file": line["file"], "line": line["line"], "function": line["function"],
-                         "account": line["account"], "package": line["package"],
-                         "bytes_per_call": round(line["bytes"] / repeat),
-                         "blocks_per_call": round(line["blocks"] / repeat)})
-    return rows, not has_begun
 
 
 def _blocks(count):
