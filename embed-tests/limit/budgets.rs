@@ -21,6 +21,25 @@ fn budgets_and_sampled_lines_have_intervals_of_their_own() {
 }
 
 #[test]
+fn where_no_request_is_refused_the_main_thread_has_its_error() {
+    let code = "import pyhost
+with pyhost.budget('4M') as unit:
+    kept = []
+    try:
+        for _ in range(80_000): kept.append(bytes(1000))
+    except MemoryError: pass
+print(3_000 < len(kept) < 6_000 or len(kept), unit.refused)";
+    for option in [
+        "--debug-hooks",
+        "--allocator=pymalloc",
+        "--allocator=system",
+    ] {
+        let outcome = Run::host().args([option, "-c", code]).ok();
+        assert_eq!(outcome.stdout, "True 1\n", "{option}");
+    }
+}
+
+#[test]
 fn budgets_hold_below_a_cap() {
     cases(&["--cap", "400M"]);
 }

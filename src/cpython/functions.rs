@@ -8,6 +8,7 @@
 
 use super::layout::{END_OF_SLOTS, MODULE_SLOTS};
 use super::objects::{Gil, Object, Owned, Returned};
+use pyhost_os::errno::Errno;
 use pyo3::ffi::{
     self, PyGetSetDef, PyMemAllocatorEx, PyMethodDef, PyObject, PyObjectArenaAllocator,
     PyType_Slot, PyType_Spec,
@@ -641,6 +642,37 @@ pub fn add_pending_call<F: Pending>(_: F) -> bool {
     }
     // SAFETY: a function of the executable, and no argument.
     unsafe { ffi::Py_AddPendingCall(Some(call::<F>), null_mut()) == 0 }
+}
+
+/// Lets `F` refuse what Python forks from now on: `os.fork` raises OSError, of ENOMEM. Once, in the main interpreter.
+pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
+    unsafe extern "C" {
+        fn PySys_AddAuditHook(
+            hook: unsafe extern "C" fn(*const c_char, *mut PyObject, *mut c_void) -> c_int,
+            data: *mut c_void,
+        ) -> c_int;
+    }
+    unsafe extern "C" fn hear<F: Fn() -> bool + Copy>(
+        event: *const c_char,
+        _: *mut PyObject,
+        _: *mut c_void,
+    ) -> c_int {
+        // SAFETY: called by CPython with the name of an event, with the GIL.
+        unsafe {
+            let event = CStr::from_ptr(event).to_bytes();
+            if !matches!(event, b"os.fork" | b"os.forkpty") || !the::<F>()() {
+                return 0;
+            }
+            Errno(libc::ENOMEM).set();
+            ffi::PyErr_SetFromErrno(ffi::PyExc_OSError);
+        }
+        -1
+    }
+    // SAFETY: a function of the executable, with the GIL.
+    if unsafe { PySys_AddAuditHook(hear::<F>, null_mut()) } != 0 {
+        // SAFETY: as above. A hook of another's kept it out.
+        unsafe { ffi::PyErr_Clear() };
+    }
 }
 
 /// Bytes of a function and of a traceback, without the header of the garbage collector.

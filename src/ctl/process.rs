@@ -108,6 +108,24 @@ pub fn all() -> HashMap<i32, Process> {
         .collect()
 }
 
+/// The id, in the caller's pid namespace, of the process of an identity, which may be of a namespace below that.
+pub fn id_of(identity: &Identity, here: &Here, processes: &HashMap<i32, Process>) -> Option<i32> {
+    if here.sees(identity) {
+        return Some(identity.pid).filter(|id| processes.contains_key(id));
+    }
+    let is_it = |id: i32| {
+        let text = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("NSpid:"));
+        let own = line.and_then(|line| line.split_whitespace().last());
+        own.is_some_and(|own| own == identity.pid.to_string())
+    };
+    let mut same = processes
+        .iter()
+        .filter(|(_, it)| it.start == identity.start_ticks);
+    same.find(|(id, _)| identity.boot == directory::boot() && is_it(**id))
+        .map(|(id, _)| *id)
+}
+
 /// The words of a process's command line.
 pub fn words(pid: i32) -> Vec<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -74,7 +74,8 @@ pub struct Member {
 #[derive(Clone, Copy, Default)]
 pub struct Sums {
     pub live: u64,
-    pub memory: Proportional,
+    /// `None` if nothing is known of any.
+    pub memory: Option<Proportional>,
 }
 
 /// The largest sums of live bytes and of proportional sizes, with the seconds from the first look to each.
@@ -86,7 +87,10 @@ pub fn run(options: &TreeOptions, directories: &Directories) -> Result<(), Failu
         let look = Instant::now();
         let sums = take(look_at(options.pid, directories)?, &mut seen);
         let seconds = (look - begin).as_secs_f64();
-        for (most, bytes) in most.iter_mut().zip([sums.live, sums.memory.proportional]) {
+        for (most, bytes) in most
+            .iter_mut()
+            .zip([sums.live, sums.memory.map_or(0, |it| it.proportional)])
+        {
             if bytes > most.0 {
                 *most = (bytes, seconds);
             }
@@ -146,12 +150,13 @@ pub struct KilledOptions {
 /// `pyhostctl killed`: the hosts whose files say that they were killed.
 pub fn list_killed(options: &KilledOptions, directories: &Directories) -> Result<(), Failure> {
     let here = Here::find();
+    find::running(directories)?; // else what cannot be read would pass for empty
     let killed = killed(directories, &here);
     let members = killed.map(|(entry, record)| of_record(&entry, &record, false));
     let members = ordered(members.collect());
     print(&match options.json {
         true => to_json(&members, Sums::default(), None),
-        false => table(COLUMNS, &members, None, width()).text(),
+        false => rows(&members),
     })
 }
 
@@ -163,10 +168,12 @@ fn take(members: Vec<Member>, seen: &mut BTreeMap<(Pid, u64), Member>) -> Sums {
     let mut sums = Sums::default();
     for member in members {
         if member.ended.is_none() {
-            let of_member = member.memory.unwrap_or_default();
             sums.live += member.live.unwrap_or(0);
-            sums.memory.proportional += of_member.proportional;
-            sums.memory.private += of_member.private;
+            if let Some(of_member) = member.memory {
+                let sum = sums.memory.get_or_insert_default();
+                sum.proportional += of_member.proportional;
+                sum.private += of_member.private;
+            }
         }
         seen.insert((member.name, member.start), member);
     }
@@ -177,10 +184,29 @@ fn take(members: Vec<Member>, seen: &mut BTreeMap<(Pid, u64), Member>) -> Sums {
 fn look_at(first: Option<Pid>, directories: &Directories) -> Result<Vec<Member>, Failure> {
     let here = Here::find();
     let (hosts, processes) = (find::running(directories)?.hosts, process::all());
+    let shown = |host: &FoundHost| process::id_of(&host.entry.identity, &here, &processes);
+    let shown: Vec<(Option<i32>, FoundHost)> =
+        hosts.into_iter().map(|host| (shown(&host), host)).collect();
+    let names = shown
+        .iter()
+        .filter_map(|(id, host)| Some(((*id)?, host.name)));
+    let names: HashMap<i32, Pid> = names.collect();
+    let name_of = |id: i32| names.get(&id).copied().unwrap_or(of_id(id));
     let mut all: BTreeMap<Pid, Member> = BTreeMap::new();
-    for host in hosts {
-        let name = host.name;
-        all.insert(name, of_host(host, &here, &processes));
+    for (id, host) in shown {
+        let member = of_record(&host.entry, &host.record, true);
+        let process = id.and_then(|id| processes.get(&id));
+        let parent = process.map_or(member.parent, |process| name_of(process.parent));
+        let (name, memory) = (host.name, id.and_then(Proportional::of));
+        all.insert(
+            name,
+            Member {
+                name,
+                parent,
+                memory,
+                ..member
+            },
+        );
     }
     for (entry, record) in killed(directories, &here) {
         let member = of_record(&entry, &record, false);
@@ -189,16 +215,26 @@ fn look_at(first: Option<Pid>, directories: &Directories) -> Result<Vec<Member>,
             all.entry(member.name).or_insert(member);
         }
     }
-    let hosts: Vec<Pid> = all.keys().copied().collect();
     for (&id, process) in &processes {
         let line = successors(Some(process), |it| processes.get(&it.parent));
-        let mut parents = line.take(processes.len()).map(|it| of_id(it.parent));
-        if !all.contains_key(&of_id(id)) && parents.any(|name| hosts.contains(&name)) {
-            all.insert(of_id(id), of_program(id, process));
+        let mut parents = line.take(processes.len()).map(|it| it.parent);
+        let is_host = names.contains_key(&id) || all.contains_key(&of_id(id));
+        if !is_host && parents.any(|parent| names.contains_key(&parent)) {
+            let parent = name_of(process.parent);
+            all.insert(of_id(id), of_program(id, process, parent));
         }
     }
     let mut members: Vec<Member> = all.into_values().collect();
     if let Some(first) = first {
+        // A host of another namespace, if no other has the id.
+        let fits = |it: &&Member| first.namespace.is_none() && it.name.id == first.id;
+        let first = match (
+            members.iter().any(|it| it.name == first),
+            &members.iter().filter(fits).collect::<Vec<_>>()[..],
+        ) {
+            (false, [only]) => only.name,
+            _ => first,
+        };
         let parents: BTreeMap<Pid, Pid> = members.iter().map(|it| (it.name, it.parent)).collect();
         let descends = |name: Pid| {
             let line = successors(Some(name), |name| parents.get(name).copied());
@@ -226,20 +262,6 @@ fn killed(directories: &Directories, here: &Here) -> impl Iterator<Item = (Entry
     let records = ended.filter_map(|entry| Some((Record::read(&entry.path).ok()?, entry)));
     let killed = records.filter(|(record, _)| was_killed(record.header()));
     killed.map(|(record, entry)| (entry, record))
-}
-
-fn of_host(host: FoundHost, here: &Here, processes: &HashMap<i32, process::Process>) -> Member {
-    let name = host.name;
-    let shown = processes.get(&name.id);
-    let shown = shown.filter(|_| here.sees(&host.entry.identity));
-    let member = of_record(&host.entry, &host.record, true);
-    let id = shown.map_or(member.parent.id, |it| it.parent);
-    Member {
-        name,
-        parent: Pid { id, ..name },
-        memory: shown.and_then(|_| Proportional::of(name.id)),
-        ..member
-    }
 }
 
 fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
@@ -273,11 +295,11 @@ fn of_record(entry: &Entry, record: &Record, runs: bool) -> Member {
     }
 }
 
-fn of_program(id: i32, process: &process::Process) -> Member {
+fn of_program(id: i32, process: &process::Process, parent: Pid) -> Member {
     Member {
         name: of_id(id),
         start: process.start,
-        parent: of_id(process.parent),
+        parent,
         role: "program",
         command: command_line(process::words(id), ""),
         seconds: Some(process.seconds),
@@ -303,38 +325,60 @@ fn ordered(mut members: Vec<Member>) -> Vec<Member> {
     done
 }
 
-const COLUMNS: &[Column<Member>] = &[
-    right("PID", 8, 0, |it| it.name.to_string().into()),
-    right("TIME", 9, 4, |it| {
-        it.seconds.map_or("-".into(), |it| clock(it).into())
-    }),
-    right("LIVE", 11, 0, |it| maybe(it.live)),
-    right("PEAK", 11, 2, |it| maybe(it.peak)),
-    right("PRIVATE", 11, 3, |it| maybe(it.memory.map(|of| of.private))),
-    right("PSS", 11, 0, |it| {
-        maybe(it.memory.map(|of| of.proportional))
-    }),
-    right("RESIDENT", 11, 5, |it| {
-        maybe(it.memory.map(|of| of.resident))
-    }),
-    left("ROLE", 7, |it| it.role.into()),
-    left("COMMAND", 14, |it| {
-        let how = it.ended.as_ref().map(|how| format!("{how}: "));
-        let (indent, how) = ("  ".repeat(it.depth), how.unwrap_or_default());
-        format!("{indent}{how}{}", plain(&it.command)).into()
-    }),
-];
+/// The columns; `wide` is the length of the longest name.
+fn columns(wide: usize) -> [Column<Member>; 9] {
+    [
+        right("PID", wide.max(8) as u16, 0, |it| {
+            it.name.to_string().into()
+        }),
+        right("TIME", 9, 4, |it| {
+            it.seconds.map_or("-".into(), |it| clock(it).into())
+        }),
+        right("LIVE", 11, 0, |it| maybe(it.live)),
+        right("PEAK", 11, 2, |it| maybe(it.peak)),
+        right("PRIVATE", 11, 3, |it| maybe(it.memory.map(|of| of.private))),
+        right("PSS", 11, 0, |it| {
+            maybe(it.memory.map(|of| of.proportional))
+        }),
+        right("RESIDENT", 11, 5, |it| {
+            maybe(it.memory.map(|of| of.resident))
+        }),
+        left("ROLE", 7, |it| it.role.into()),
+        left("COMMAND", 14, |it| {
+            let how = it.ended.as_ref().map(|how| format!("{how}: "));
+            let (indent, how) = ("  ".repeat(it.depth), how.unwrap_or_default());
+            format!("{indent}{how}{}", plain(&it.command)).into()
+        }),
+    ]
+}
+
+fn rows(members: &[Member]) -> String {
+    let wide = members.iter().map(|it| it.name.to_string().len());
+    let columns = columns(wide.max().unwrap_or(0));
+    table(&columns, members, None, width()).text()
+}
 
 fn to_text(members: &[Member], sums: Sums, most: Option<Most>) -> String {
-    let mut text = table(COLUMNS, members, None, width()).text();
-    let Sums { live, memory } = sums;
-    let [live, private, proportional] = [live, memory.private, memory.proportional].map(Bytes);
-    let running = members.iter().filter(|it| it.ended.is_none());
-    let _ = writeln!(
-        text,
-        "{} processes run: {live} live, {private} private, {proportional} PSS",
-        running.count()
-    );
+    let mut text = rows(members);
+    let running = members.iter().filter(|it| it.ended.is_none()).count();
+    let run = if running == 1 {
+        "process runs"
+    } else {
+        "processes run"
+    };
+    let live = Bytes(sums.live);
+    let _ = match sums
+        .memory
+        .map(|it| [it.private, it.proportional].map(Bytes))
+    {
+        Some([private, pss]) => {
+            writeln!(
+                text,
+                "{running} {run}: {live} live, {private} private, {pss} PSS"
+            )
+        }
+        None => writeln!(text, "{running} {run}: {live} live"),
+    };
     if let Some([live, proportional]) = most {
         let shown = |(bytes, seconds): (u64, f64), what| {
             format!("{} {what} (after {seconds:.1} s)", Bytes(bytes))
@@ -363,7 +407,12 @@ fn to_json(members: &[Member], sums: Sums, most: Option<Most>) -> String {
             most.map(|(bytes, seconds)| json!({"bytes": bytes, "seconds": seconds}));
         json!({"live": live, "pss": proportional})
     });
-    let sums = json!({"live_bytes": sums.live, "private_bytes": sums.memory.private, "pss_bytes": sums.memory.proportional});
+    let [private, proportional] = [
+        sums.memory.map(|it| it.private),
+        sums.memory.map(|it| it.proportional),
+    ];
+    let sums =
+        json!({"live_bytes": sums.live, "private_bytes": private, "pss_bytes": proportional});
     let whole = json!({"schema": "pyhost-tree/1", "processes": processes.collect::<Vec<_>>(), "sum": sums, "most": most});
     escaped(&whole.to_string())
 }

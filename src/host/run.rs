@@ -1,6 +1,7 @@
 //! The order of events: what the host does before, around and after the script.
 
 use crate::check::{faults, leaks, stacks};
+use crate::cpython::functions::watch_forks;
 use crate::cpython::{self, frames, layout::unsafe_caps, native_calls, objects::Gil, threads};
 use crate::error::{Error, Result};
 use crate::ledger::{Account, HEADER, LEDGER};
@@ -224,6 +225,9 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     at_exhausted::plan(options.given.at_exhausted.take());
     caps::measure_maps_by(mapped::resident, mapped::purge);
     caps::start(&options.caps, heap::slot())?;
+    if caps::is_in_tree() {
+        watch_forks(gil, caps::refuses_fork);
+    }
     let are_waits_seen = native::mode() != Mode::Off && frames::signal_is_due().is_some();
     recycling::start(options.recycling, are_waits_seen, report::show_lines);
     let python = allocators.python;

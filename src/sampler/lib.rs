@@ -152,6 +152,8 @@ pub struct Samples {
     types: Types,
     taken: u64,
     dropped: u64,
+    /// The same at the fork, in a forked child.
+    before_fork: (u64, u64),
     /// Whether they have ended.
     pub is_over: bool,
     /// Which of the process's samples these are: from 1 on, another one for each start. See [`Self::is_continued_by`].
@@ -183,6 +185,7 @@ impl Samples {
     /// In a forked child: the copy is the parent's. The next change makes one of its own.
     pub fn forked(&mut self) {
         self.sites.forked();
+        self.before_fork = self.counts();
         self.published = None;
         self.retry = Retry::NOW;
     }
@@ -445,6 +448,15 @@ impl Samples {
     /// Samples so far, and how many of them could not be kept.
     pub fn counts(&self) -> (u64, u64) {
         (self.taken, self.dropped)
+    }
+
+    /// The same, in a forked child since the fork.
+    pub fn own_counts(&self) -> (u64, u64) {
+        let (taken, dropped) = self.before_fork;
+        (
+            self.taken.saturating_sub(taken),
+            self.dropped.saturating_sub(dropped),
+        )
     }
 
     /// The views that there are: growth is one once there was a mark.

@@ -33,6 +33,8 @@ const SECTIONS: usize = 8;
 const MOMENTS: usize = 24;
 /// When the samples began, and the latest moment, in nanoseconds of `CLOCK_MONOTONIC`.
 const TIME: usize = 48;
+/// Samples taken, and dropped, before the fork.
+const BEFORE_FORK: usize = 50;
 const HEADER: usize = 64;
 
 /// Letters, texts, calls, nodes, sites, names of threads.
@@ -224,6 +226,8 @@ fn write(
     words[IS_OVER].store(u64::from(samples.is_over), Relaxed);
     words[TIME].store(samples.time.start, Relaxed);
     words[TIME + 1].store(samples.time.now, Relaxed);
+    words[BEFORE_FORK].store(samples.before_fork.0, Relaxed);
+    words[BEFORE_FORK + 1].store(samples.before_fork.1, Relaxed);
     for (word, number) in words[MOMENTS..TIME].iter().zip(sites.moments()) {
         word.store(number, Relaxed);
     }
@@ -244,6 +248,7 @@ pub fn read(words: &[u64]) -> Option<Samples> {
     let number = |place: usize| usize::try_from(words[place]).ok();
     let mut samples = Samples::new(words[INTERVAL].max(1), words[BESIDE] as u8);
     (samples.taken, samples.dropped) = (words[TAKEN], words[DROPPED].min(words[TAKEN]));
+    samples.before_fork = (words[BEFORE_FORK], words[BEFORE_FORK + 1]);
     samples.is_over = words[IS_OVER] != 0;
     samples.generation = words[GENERATION];
     samples.time = Time {

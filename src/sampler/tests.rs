@@ -309,6 +309,10 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     );
     let child = published::read(&published_words(&process.samples)).unwrap();
     assert_eq!((sum(&process.samples), sum(&child)), (304, 304));
+    assert_eq!(
+        [process.samples.own_counts(), child.own_counts()],
+        [(1, 0); 2]
+    );
     process.samples.count_dropped();
     assert_eq!(published_words(&process.samples)[5], 1);
 }

@@ -3,11 +3,13 @@
 use super::figures::{self, maybe_bytes};
 use super::text;
 use crate::model::whole;
+use crate::process::Proportional;
 use crate::top::tables::clock;
 use crate::tree::{Member, Sums};
 use maud::{Markup, html};
 
 pub fn section((members, sums): &(Vec<Member>, Sums)) -> Markup {
+    let sum = |of: fn(Proportional) -> u64| maybe_bytes(sums.memory.map(of).map(whole));
     let cell = |bytes: Option<u64>| html! { td.number { (maybe_bytes(bytes.map(whole))) } };
     let rows = members.iter().map(|it| {
         let of = |part: u64| it.memory.map(|_| part);
@@ -33,8 +35,7 @@ pub fn section((members, sums): &(Vec<Member>, Sums)) -> Markup {
         }
         (figures::table("Table of processes", titles, rows))
         p {
-            "Those that run have " (figures::bytes(whole(sums.live))) " live, " (figures::bytes(whole(sums.memory.private)))
-            " private, " (figures::bytes(whole(sums.memory.proportional))) " PSS."
+            "Those that run have " (figures::bytes(whole(sums.live))) " live, " (sum(|it| it.private)) " private, " (sum(|it| it.proportional)) " PSS."
         }
     }
 }

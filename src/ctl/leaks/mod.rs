@@ -6,6 +6,7 @@ mod text;
 mod verdict;
 mod watch;
 
+use crate::document::Document;
 use crate::find::{self, Directories};
 use crate::lines::no_samples;
 use crate::output::{Failure, print};
@@ -79,8 +80,11 @@ pub fn run(options: &LeaksOptions, directories: &Directories) -> Result<u8, Fail
         }
     }
     let any = |status| statuses.contains(&status).then_some(status);
-    failure.map_or(Ok(()), Err)?;
-    Ok(any(FOUND).or(any(0)).unwrap_or(NOTHING_TESTED))
+    match (any(FOUND), failure) {
+        (Some(found), _) => Ok(found),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(any(0).unwrap_or(NOTHING_TESTED)),
+    }
 }
 
 /// The hosts of a tree that take samples, with their files.
@@ -95,9 +99,20 @@ fn sampled_of(first: Pid, directories: &Directories) -> Result<Vec<(Pid, PathBuf
     }
 }
 
+fn is_running(file: &Path) -> bool {
+    Document::read(file).is_ok_and(|document| document.is_running())
+}
+
 /// Watches a process; the text, and the exit status that it is for.
 fn watch(options: &LeaksOptions, pid: &Pid, file: &Path) -> Result<(String, u8), Failure> {
-    let watched = watch::watch(file, pid, options.span)?;
+    let watched = match watch::watch(file, pid, options.span) {
+        Err(_) if options.tree && !is_running(file) => {
+            let text = format!("process {pid} ended before it was looked at\n");
+            let text = if options.json { String::new() } else { text };
+            return Ok((text, NOTHING_TESTED));
+        }
+        watched => watched?,
+    };
     let verdict = verdict::judge(&watched);
     let text = match options.json {
         true => text::json(&watched, &verdict),

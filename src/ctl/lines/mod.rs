@@ -83,6 +83,11 @@ pub fn run(options: &LinesOptions, directories: &Directories) -> Result<(), Fail
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directories);
     }
+    if options.tree && options.by == By::Type {
+        return Err(Failure(
+            "--tree knows no types; expected a report of a script that ended".to_owned(),
+        ));
+    }
     if options.tree {
         let stacks = of_tree(process(&options.what)?, directories)?;
         return show(options, &stacks, View::Live);
@@ -136,11 +141,11 @@ fn of_tree(first: Pid, directories: &Directories) -> Result<Stacks, Failure> {
     if tree.is_empty() {
         return Err(no_samples(&first));
     }
-    let command = format!(
-        "{} processes of {}",
-        tree.len(),
-        command.unwrap_or_default()
-    );
+    let (count, command) = (tree.len(), command.unwrap_or_default());
+    let command = match count {
+        1 => format!("1 process of {command}"),
+        _ => format!("{count} processes of {command}"),
+    };
     Stacks::of_tree(&command, &tree)
         .map_err(|what| Failure(format!("the tree of process {first} {what}")))
 }

@@ -32,7 +32,7 @@ impl Stacks {
         let (mut calls, mut counts, mut interval) = (0, (0, 0), 0);
         for (process, samples) in tree {
             gathering.take(samples, Some(process), &mut calls)?;
-            let (taken, dropped) = samples.counts();
+            let (taken, dropped) = samples.own_counts();
             counts = (counts.0 + taken, counts.1 + dropped);
             interval = interval.max(samples.interval);
         }

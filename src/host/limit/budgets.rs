@@ -73,9 +73,13 @@ fn refuses(unit: &UnitFigures, account: Account, size: usize, may_be_refused: bo
     if frames::is_finalizing() || is_spared || !is_due(unit) {
         return false;
     }
-    // Libraries end the process for null.
-    let surfaces = may_be_refused && account.asker() != Asker::Libraries;
     let place = frames::place(false);
+    // Libraries end the process for null.
+    let surfaces = account.asker() != Asker::Libraries;
+    if surfaces && !may_be_refused {
+        waits(unit, account, size, place);
+        return false;
+    }
     let is_large = size >= LARGE && (size as u64 > unit.room() || !place.is_fragile());
     let is_refused = surfaces
         && (is_large || !(waits(unit, account, size, place)) && role(size, true) == Role::Plain);

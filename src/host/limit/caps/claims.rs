@@ -14,7 +14,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
 /// A forked child begins with this part of what no process has, and with so many bytes at least.
-const PART: u64 = 8;
+const PART: u64 = 64;
 const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
 const PAUSE: u64 = 10;
@@ -111,6 +111,21 @@ fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
     is_any
 }
 
+/// Frees what processes of the tree that have ended had.
+pub(super) fn look_for_ended() {
+    tree::shares().map(|shares| free_ended(shares, tree::entry(), true));
+}
+
+/// Whether the tree has no room, or no entry, for a child.
+pub fn refuses_fork() -> bool {
+    let refuses = |shares: &Shares<'_>| {
+        shares.is_full() || shares.cap().saturating_sub(shares.sum()) < LEAST_PART
+    };
+    tree::shares().is_some_and(|shares| {
+        refuses(shares) && (!free_ended(shares, tree::entry(), true) || refuses(shares))
+    })
+}
+
 /// What tells the calling process from others that had its id, and from the programs that it was before; 0 if that is unknown.
 pub(super) fn own_mark() -> u64 {
     let mut room = [0; 1024];
@@ -144,6 +159,16 @@ pub(super) fn give_back() -> bool {
     let Some(shares) = tree::shares() else {
         return false;
     };
+    let is_alone = || gate::is_alone(heap::slot()) && !limits::is_combining();
+    let freed = tree::disinherit(limits::live_of_tree());
+    if freed > 0 {
+        limits::combine(Scope::Total);
+        // As below.
+        if !is_alone() || limits::live_of_tree() > tree::height().unwrap_or(0) {
+            tree::inherit(freed);
+            limits::combine(Scope::Total);
+        }
+    }
     let (entry, chunk) = (tree::entry(), tree::chunk());
     let spare = limits::lacks_of_tree(0).min(0).unsigned_abs();
     if entry != 0 && spare >= 3 * chunk && shares.is_of(entry, calls::getpid() as u32) {
@@ -151,10 +176,7 @@ pub(super) fn give_back() -> bool {
         if bytes > 0 {
             limits::combine(Scope::Total);
             // From here on no booking goes higher, unless a thread had the height of before.
-            if gate::is_alone(heap::slot())
-                && !limits::is_combining()
-                && limits::lacks_of_tree(0) <= 0
-            {
+            if is_alone() && limits::lacks_of_tree(0) <= 0 {
                 shares.give_back(entry, bytes);
             } else {
                 raise(bytes);
@@ -189,8 +211,7 @@ pub(super) fn start_script(slot: &Slot) -> bool {
 pub fn forked(slot: &Slot) {
     if tree::shares().is_some() {
         LEDGER.close_windows(slot);
-        let live = LEDGER.bound(Scope::Total).max(0) as u64;
-        tree::begin_child(live + limits::maps());
+        tree::begin_child(limits::live_of_tree());
         limits::combine_in_child();
     }
 }

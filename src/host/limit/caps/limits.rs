@@ -210,9 +210,13 @@ pub(super) fn is_trees() -> bool {
 /// By how much `more` bytes beside live bytes and maps would pass the begin of the reserve of what the process has of its
 /// tree's cap; below 0 if they would not.
 pub(super) fn lacks_of_tree(more: u64) -> i64 {
-    let need =
-        LEDGER.bound(Scope::Total).max(0) as u64 + maps() + for_unwinding() + tree::reserve();
+    let need = live_of_tree() + for_unwinding() + tree::reserve();
     need.saturating_add(more).min(i64::MAX as u64) as i64 - tree::height().unwrap_or(0) as i64
+}
+
+/// What counts for the cap of a tree: live bytes and the maps of libraries.
+pub(super) fn live_of_tree() -> u64 {
+    LEDGER.bound(Scope::Total).max(0) as u64 + maps()
 }
 
 /// Whether a thread may be about to set a ceiling from what was true before.

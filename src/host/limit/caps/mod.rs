@@ -30,7 +30,7 @@ mod watch;
 mod zone;
 
 pub use admission::{error_ended, is_short, may_start_thread, notice, record_payer};
-pub use claims::forked;
+pub use claims::{forked, refuses_fork};
 pub use join::join;
 pub use limits::{CodeBlockLimit, LimitError, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};
@@ -153,9 +153,15 @@ pub fn get(scope: Scope) -> Option<u64> {
     limits::get(scope).map(|cap| cap.min(limit.unwrap_or(cap)))
 }
 
+/// Whether the process is in a tree with a cap.
+pub fn is_in_tree() -> bool {
+    tree::shares().is_some()
+}
+
 /// Bytes that may still be booked to a scope before its reserve; `None` if it has no ceiling.
 pub fn headroom(scope: Scope, slot: &Slot) -> Option<u64> {
     maps_of(scope, limits::with_maps().is_some());
+    claims::look_for_ended();
     limits::headroom(scope, slot)
 }
 

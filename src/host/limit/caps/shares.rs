@@ -98,6 +98,11 @@ impl Shares<'_> {
             .fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
     }
 
+    /// Whether all entries are used.
+    pub fn is_full(&self) -> bool {
+        (FIRST..self.0.len() / 2).all(|entry| self.word(entry).load(SeqCst) != 0)
+    }
+
     /// The bytes that all processes have together.
     pub fn sum(&self) -> u64 {
         self.others(0).0
@@ -178,6 +183,7 @@ mod tests {
         let entries: Vec<_> = (1..1024).map(|id| shares.enter(id, 1)).collect();
         assert!(entries.iter().all(Option::is_some));
         assert_eq!(shares.enter(1024, 1), None);
+        assert!(shares.is_full());
         assert_eq!(shares.enter(700, 2), entries[699]);
         // Its start says that another process has the id by now.
         assert!(shares.free_ended(entries[0].unwrap(), |id, start| (id, start) != (700, 2)));

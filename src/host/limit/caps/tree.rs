@@ -33,7 +33,7 @@ pyhost_os::state! {
 
 /// What the process keeps below its height: of a share that is small, as a forked child's at first, half.
 pub(super) fn reserve() -> u64 {
-    let own = height().unwrap_or(NONE) - STATE.inherited.load(Relaxed);
+    let own = (height().unwrap_or(NONE)).saturating_sub(STATE.inherited.load(Relaxed));
     RESERVE.min(own / 2)
 }
 
@@ -86,6 +86,21 @@ pub(super) fn lower(bytes: u64) -> u64 {
         Some(height - lowered)
     });
     lowered
+}
+
+/// Lowers the height by what the process had at its fork and has freed, so that this makes no room: the parent may have it still. `live` is
+/// what it has now. Returns by how much; [`inherit`] takes that back.
+pub(super) fn disinherit(live: u64) -> u64 {
+    let freed = (STATE.inherited.load(Relaxed)).saturating_sub(live) / chunk() * chunk();
+    STATE.inherited.fetch_sub(freed, SeqCst);
+    STATE.height.fetch_sub(freed, SeqCst);
+    freed
+}
+
+/// Takes [`disinherit`] back.
+pub(super) fn inherit(bytes: u64) {
+    STATE.inherited.fetch_add(bytes, SeqCst);
+    STATE.height.fetch_add(bytes, SeqCst);
 }
 
 /// The cap of the tree.
