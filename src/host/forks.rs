@@ -21,6 +21,7 @@ impl AtFork for Fork {
     fn in_parent() {
         mapped::after_fork();
         heap::forks::in_parent();
+        caps::has_forked();
         exit_report::forked_in_parent();
     }
 

@@ -15,7 +15,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 const SMALL: u64 = 64 << 10;
 /// A forked child begins with this part of what no process has, and with so many bytes at least.
 const PART: u64 = 64;
-const LEAST_PART: u64 = 128 << 10;
+pub(super) const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
 const PAUSE: u64 = 10;
 /// The largest sum of the windows that the threads of a starting Python have.
@@ -116,14 +116,21 @@ pub(super) fn look_for_ended() {
     tree::shares().map(|shares| free_ended(shares, tree::entry(), true));
 }
 
-/// Whether the tree has no room, or no entry, for a child.
+/// Claims what the child begins with that Python forks next; true if the tree has no room for it, or no entry.
 pub fn refuses_fork() -> bool {
-    let refuses = |shares: &Shares<'_>| {
-        shares.is_full() || shares.cap().saturating_sub(shares.sum()) < LEAST_PART
+    let Some(shares) = tree::shares() else {
+        return false;
     };
-    tree::shares().is_some_and(|shares| {
-        refuses(shares) && (!free_ended(shares, tree::entry(), true) || refuses(shares))
-    })
+    let for_child = &tree::STATE.has_for_child;
+    let claim = |entry| shares.claim(entry, LEAST_PART, LEAST_PART, shares.cap()) > 0;
+    if !for_child.load(Relaxed) {
+        let entry = own_entry(shares)
+            .filter(|_| !shares.is_full() || free_ended(shares, tree::entry(), true));
+        let is_claimed = entry
+            .is_some_and(|entry| claim(entry) || free_ended(shares, entry, true) && claim(entry));
+        for_child.store(is_claimed, Relaxed);
+    }
+    !for_child.load(Relaxed)
 }
 
 /// What tells the calling process from others that had its id, and from the programs that it was before; 0 if that is unknown.
@@ -207,11 +214,25 @@ pub(super) fn start_script(slot: &Slot) -> bool {
     limits::lacks_of_tree(0) <= 0
 }
 
-/// In a forked child: what lives now is its parent's.
+/// In a forked child: what lives now is its parent's. It has what its parent has claimed for it, or begins when it asks.
 pub fn forked(slot: &Slot) {
-    if tree::shares().is_some() {
-        LEDGER.close_windows(slot);
-        tree::begin_child(limits::live_of_tree());
-        limits::combine_in_child();
+    let Some(shares) = tree::shares() else {
+        return;
+    };
+    LEDGER.close_windows(slot);
+    let parent = tree::entry();
+    tree::begin_child(limits::live_of_tree());
+    if tree::STATE.has_for_child.swap(false, Relaxed) {
+        let entry = shares.enter(calls::getpid() as u32, own_mark());
+        if let Some(entry) = entry.filter(|&entry| tree::set_entry(0, entry)) {
+            tree::raise(shares.share(entry) + LEAST_PART);
+            shares.pass(parent, entry, LEAST_PART);
+        }
     }
+    limits::combine_in_child();
+}
+
+/// In the parent, once it has forked.
+pub fn has_forked() {
+    tree::STATE.has_for_child.store(false, Relaxed);
 }

@@ -30,7 +30,7 @@ mod watch;
 mod zone;
 
 pub use admission::{error_ended, is_short, may_start_thread, notice, record_payer};
-pub use claims::{forked, refuses_fork};
+pub use claims::{forked, has_forked, refuses_fork};
 pub use join::join;
 pub use limits::{CodeBlockLimit, LimitError, live, stack_moved};
 pub use pressure::{pressed, set_soft, soft};

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// What each process keeps below its height to handle an error.
 pub(super) const RESERVE: u64 = 2 << 20;
@@ -26,6 +26,8 @@ pyhost_os::state! {
         height: AtomicU64 = AtomicU64::new(NONE),
         /// Of the height, what its parent pays for.
         inherited: AtomicU64 = AtomicU64::new(0),
+        /// The process has claimed [`super::claims::LEAST_PART`] for the child that it forks next.
+        pub(super) has_for_child: AtomicBool = AtomicBool::new(false),
         /// When to look again which processes have ended, in nanoseconds of the monotonic clock.
         pub(super) next_look: AtomicU64 = AtomicU64::new(0),
     }
