@@ -759,6 +759,14 @@ def test_skips():
 @pytest.mark.fail_requests('obj', above='4K')
 def test_exits():
     if work(5000) is None: raise SystemExit(3)
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+@pytest.mark.fail_requests('obj', above='4K')
+def test_leaks():
+    block = libc.malloc(3000)
+    bytes(5000)
+    libc.free(block)
 ";
     std::fs::write(place.join("test_requests.py"), code).unwrap();
     let run = |options: &[&str], arguments: &[&str]| {
@@ -779,6 +787,7 @@ def test_exits():
         ("test_raises", "FAILED"),
         ("test_skips", "FAILED"),
         ("test_exits", "FAILED"),
+        ("test_leaks", "FAILED"),
     ] {
         let found = found.get(name).map(String::as_str);
         assert_eq!(found, Some(ending), "{name} {outcome:#?}");
@@ -794,6 +803,8 @@ def test_exits():
         "test_requests.py:31: Failed: DID NOT RAISE ",
         "test_requests.py:34: Skipped: no memory\n",
         "test_requests.py:37: SystemExit: 3\n",
+        "test_leaks: fail_requests: the 1st request fails, and the test leaves memory behind\n",
+        "  1 block of 3072 bytes (native)\n",
     ] {
         assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
     }
