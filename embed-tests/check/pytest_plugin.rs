@@ -492,6 +492,33 @@ fn stock_python_has_no_such_plugin() {
 }
 
 #[test]
+fn the_conftest_of_the_guide_takes_the_plugin_where_it_is() {
+    let place = folder("conftest");
+    let guide = include_str!("../../docs/python.md");
+    let (_, lines) = guide.split_once("import importlib.util\n").unwrap();
+    let (lines, _) = lines.split_once("```").unwrap();
+    std::fs::write(
+        place.join("conftest.py"),
+        format!("import importlib.util\n{lines}"),
+    )
+    .unwrap();
+    let code = "import pytest
+kept = []
+@pytest.mark.limit_leaks
+def test_leaks(): kept.append(bytearray(5000))
+";
+    std::fs::write(place.join("test_it.py"), code).unwrap();
+    let options = ["-m", "pytest", "--strict-markers", "-p", "no:cacheprovider"];
+    let stock = development().stock().folder(&place).args(options).ok();
+    assert!(stock.stdout.contains("1 passed"), "{stock:#?}");
+    let host = development().host().folder(&place).args(options).run();
+    assert!(
+        host.stdout.contains("leaves more than 0 B with every call"),
+        "{host:#?}"
+    );
+}
+
+#[test]
 fn a_test_that_leaves_memory_behind_with_every_call_exceeds_its_limit_of_leaks() {
     let place = folder("leaks");
     let code = "

@@ -126,11 +126,7 @@ impl<'a> Runner<'a> {
 
     /// The run in which the request of this number fails; likewise.
     pub fn fail(&self, number: u64) -> Result<Option<Run>, Failure> {
-        let cannot = |error| Failure::of(self.host, format!("cannot be run ({error})"));
-        let mut run = match self.forked(number).map_err(cannot)? {
-            Some(run) => Some(run),
-            None => self.run(number, None)?,
-        };
+        let mut run = self.run(number, None)?;
         if let Some(run) = run.as_mut().filter(|run| !run.end.is_finding()) {
             (run.errors, run.errors_left_out) = (Vec::new(), 0); // nobody shows them
         }
@@ -146,7 +142,7 @@ impl<'a> Runner<'a> {
         let start = || {
             let folder = tempfile::tempdir_in(self.folder.path())?;
             let log = folder.path().join("log");
-            Forks::start(self.command(&self.rules(u64::MAX), &log, None), folder)
+            Forks::start(self.command(u64::MAX, &log, None), folder)
         };
         let (mut forks, start) = (waiting.map_or_else(start, Ok)?, Instant::now());
         let patience = Duration::from_secs(self.options.timeout);
@@ -164,25 +160,21 @@ impl<'a> Runner<'a> {
         Ok(run)
     }
 
-    /// The rules of a run in which the request of this number fails.
-    fn rules(&self, number: u64) -> String {
-        let mut rules = self.options.rule.with_nth(number);
-        if !self.others.is_empty() {
-            rules += &format!(";{}", self.others);
-        }
-        rules
-    }
-
     fn run(&self, number: u64, report: Option<&Path>) -> Result<Option<Run>, Failure> {
-        let run = self.run_in(&self.rules(number), report);
+        let run = self.run_in(number, report);
         run.map_err(|error| Failure::of(self.host, format!("cannot be run ({error})")))
     }
 
-    fn run_in(&self, rules: &str, report: Option<&Path>) -> io::Result<Option<Run>> {
+    fn run_in(&self, number: u64, report: Option<&Path>) -> io::Result<Option<Run>> {
+        if report.is_none()
+            && let Some(run) = self.forked(number)?
+        {
+            return Ok(Some(run));
+        }
         let folder = tempfile::tempdir_in(self.folder.path())?;
         let log = folder.path().join("log");
         let mut errors = tempfile::tempfile_in(folder.path())?;
-        let mut command = self.command(rules, &log, report);
+        let mut command = self.command(number, &log, report);
         let start = Instant::now();
         let mut child = command.stderr(errors.try_clone()?).spawn()?;
         let status = self.wait(&mut child)?;
@@ -197,11 +189,15 @@ impl<'a> Runner<'a> {
         Ok(Some(run))
     }
 
-    /// The program under a host with these rules, this log and this report.
-    fn command(&self, rules: &str, log: &Path, report: Option<&Path>) -> Command {
+    /// The program under a host in which the request of this number fails.
+    fn command(&self, number: u64, log: &Path, report: Option<&Path>) -> Command {
+        let mut rules = self.options.rule.with_nth(number);
+        if !self.others.is_empty() {
+            rules += &format!(";{}", self.others);
+        }
         let mut command = Command::new(self.host);
         command
-            .env("PYHOST_FAIL", failing(rules, log))
+            .env("PYHOST_FAIL", failing(&rules, log))
             // Reports that variables ask for are the outermost host's: a run writes over no file.
             .env("PYHOST_OUTERMOST", std::process::id().to_string())
             .env_remove("PYHOST_STATS");

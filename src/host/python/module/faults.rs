@@ -6,10 +6,8 @@
 use super::library;
 use crate::bytes::Expected;
 use crate::check::faults::{self, Handle, Spec};
-use crate::cpython::functions::{
-    Arguments, Attribute, Class, Method, Module, Signature, Table, This,
-};
-use crate::cpython::objects::{Kind, Object, Returned};
+use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
+use crate::cpython::objects::{Kind, Returned};
 use crate::cpython::{attributes, class, freelists};
 use std::{cell::Cell, ffi::CStr};
 
@@ -93,7 +91,10 @@ fn enter(fail: This<'_, Fail>) -> Returned<'_> {
     gil.ensure(is_closed, Kind::Runtime, "fail: its block is open already")?;
     if !faults::is_counting() && gil.is_of_main_interpreter() {
         if std::env::var_os("PYHOST_SWEEP").is_some() {
-            library::attribute(gil, c"_serve_runs")?.call(&[])?;
+            let number = library::attribute(gil, c"_serve_runs")?.call(&[])?;
+            if !number.is_none() {
+                faults::set_first(number.as_unsigned()?);
+            }
         }
         // A freed tuple that is handed out again is no request.
         freelists::clear(gil);
@@ -109,15 +110,6 @@ fn exit(fail: This<'_, Fail>) -> Returned<'_> {
     fail.close();
     Ok(fail.gil().none())
 }
-
-/// Lets the request of this number fail, by the first rule of the command line.
-fn fail_nth<'a>(_: This<'a, Module>, number: &Object<'a>) -> Returned<'a> {
-    faults::set_first(number.as_unsigned()?);
-    Ok(number.gil().none())
-}
-
-pub static OF_MODULE: Table<Method<Module>, 1> =
-    Table::new([Method::one(c"_fail_nth", fail_nth, c"")]);
 
 static ATTRIBUTES: Table<Attribute<Fail>, 2> = attributes! { Fail:
     c"requests", |fail| fail.gil().unsigned(fail.seen().0), c"How many requests its own rule counted.";

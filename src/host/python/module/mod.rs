@@ -190,7 +190,6 @@ fn fill<'a>(module: &'a Object<'a>) -> Returned<'a, ()> {
     module.add_functions(&FUNCTIONS)?;
     module.add_functions(&budget::METHODS)?;
     module.add_functions(&caps::METHODS)?;
-    module.add_functions(&faults::OF_MODULE)?;
     module.add_functions(&heap_check::METHODS)?;
     module.add_functions(&library::METHODS)?;
     module.add_functions(&lines::METHODS)?;

@@ -3,7 +3,6 @@
 Run in every interpreter that asks for it, and not before. The figures are taken in C, into memory of their own.
 """
 
-import array
 import gc
 import itertools
 import sys
@@ -63,10 +62,8 @@ class Leaks:
         """Return all of it as a dictionary of plain values, which json.dumps takes."""
         accounts = {name: {"bytes_per_call": size, "blocks_per_call": blocks}
                     for name, (size, blocks) in self.accounts.items()}
-        return {"function": self.name, "repeat": self.repeat, "bytes_per_call": self.bytes_per_call,
-                "blocks_per_call": self.blocks_per_call, "accounts": accounts, "bounded": self.bounded, "sizes": self.sizes,
-                "types": self.types, "references": self.references, "lines": self.lines,
-                "lines_are_sampled": self.lines_are_sampled}
+        return {"function": self.name, **{slot: getattr(self, slot) for slot in self.__slots__[1:]}, "accounts": accounts,
+                "bytes_per_call": self.bytes_per_call, "blocks_per_call": self.blocks_per_call}
 
     def __repr__(self):
         return f"<pyhost.Leaks of {self.name}: {_text(self.bytes_per_call)} in {self.blocks_per_call} blocks a call>"
@@ -81,24 +78,16 @@ class Leaks:
             text = [f"{self.name}: nothing grows with every call {calls}"]
         for name, (size, blocks) in self.accounts.items():
             text.append(f"  {name}: {_text(size)} in {_blocks(blocks)}")
-        if self.sizes:
-            text.append("by size:")
-            for row in self.sizes[:_MOST_ROWS]:
-                text.append(f"  {_blocks(row['blocks_per_call'])} of {row['block_bytes']} bytes ({row['account']})")
-        if self.types:
-            text.append("by type:")
-            for row in self.types[:_MOST_ROWS]:
-                text.append(f"  {row['objects_per_call']} {row['type']}" + (f", held by {row['held_by']}" if row["held_by"] else ""))
-        if self.references:
-            text.append("by references:")
-            for row in self.references[:_MOST_ROWS]:
-                place = f"  {_where(row)}" if row["file"] else ""
-                text.append(f"  {row['references_per_call']} to {row['object']}, by no object that is known{place}")
-        if self.lines:
-            text.append("by line, estimated from samples:" if self.lines_are_sampled else "by line:")
-            for row in self.lines[:_MOST_ROWS]:
-                text.append(f"  {_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
-                            f"({row['account']})  {_where(row)}")
+        title = "by line, estimated from samples:" if self.lines_are_sampled else "by line:"
+        for title, rows, shown in (
+            ("by size:", self.sizes, lambda row: f"{_blocks(row['blocks_per_call'])} of {row['block_bytes']} bytes ({row['account']})"),
+            ("by type:", self.types, lambda row: f"{row['objects_per_call']} {row['type']}" + (f", held by {row['held_by']}" if row["held_by"] else "")),
+            ("by references:", self.references, lambda row: f"{row['references_per_call']} to {row['object']}, by no object that is known"
+                                                            + (f"  {_where(row)}" if row["file"] else "")),
+            (title, self.lines, lambda row: f"{_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
+                                            f"({row['account']})  {_where(row)}"),
+        ):
+            text += [title, *(f"  {shown(row)}" for row in rows[:_MOST_ROWS])] if rows else []
         for name, most in self.bounded.items():
             text.append(f"bounded: {name} grew by {_text(most)} at most, and not with every call")
         return "\n".join(text)
@@ -252,21 +241,14 @@ def _lasting(function):
 
 
 def _count_references(function):
-    """The addresses of these objects, and how many references each has: as plain numbers, which have none."""
-    addresses, counts = array.array("Q"), array.array("q")
-    if _COUNTS_REFERENCES:
-        for one in _lasting(function):
-            if type(one) is not int:  # the figures' own
-                addresses.append(id(one))
-                counts.append(sys.getrefcount(one))
-    return addresses, counts
+    """How many references each of these objects has, by address. Integers are left out: they are the figures' own."""
+    return {id(one): sys.getrefcount(one) for one in _lasting(function) if type(one) is not int} if _COUNTS_REFERENCES else {}
 
 
 def _suspects(function, before, repeat):
     """The objects that have more references by one a call at least, in three calls of four."""
     after = _count_references(function)
-    known = dict(zip(*before))
-    found = {key for key, count in zip(*after) if 4 * (count - known.get(key, count)) >= 3 * repeat}
+    found = {key for key, count in after.items() if 4 * (count - before.get(key, count)) >= 3 * repeat}
     return list({id(one): one for one in _lasting(function) if id(one) in found}.values())[:_MOST_SUSPECTS] if found else []
 
 

@@ -4,11 +4,9 @@ import os
 import sys
 import time
 
-from pyhost import _fail_nth
-
 
 def _serve_runs():
-    """Returns in a child process for each run that pyhostctl asks for, and at once in a process that it did not start.
+    """Returns the request that is to fail, in a process for each run that pyhostctl asks for; None in one that it did not start.
 
     One side appends lines to the file `asked`: the request that fails. The other one to `answered`: 0, and for each run its process
     and its status. A process with other threads of Python ends without an answer.
@@ -16,7 +14,7 @@ def _serve_runs():
     parent, _, folder = os.environ.pop("PYHOST_SWEEP").partition(":")
     parent = int(parent)
     if os.getppid() != parent:
-        return
+        return None
     if len(sys._current_frames()) > 1:
         os._exit(0)
     answered = os.open(f"{folder}/answered", os.O_WRONLY | os.O_APPEND)
@@ -28,7 +26,7 @@ def _serve_runs():
             if not child:
                 os.close(asked)
                 os.close(answered)
-                return _fail_nth(int(number))
+                return int(number)
             os.write(answered, b"%d\n" % child)
             os.write(answered, b"%d\n" % os.waitpid(child, 0)[1])
         time.sleep(0.001)
