@@ -304,3 +304,21 @@ except MemoryError: print('caught')",
         );
     assert_eq!(variable.ok().stdout, "caught\n");
 }
+
+#[test]
+fn free_lists_are_empty_when_a_block_opens() {
+    let code = "import gc, pyhost
+kept = [(n,) for n in range(100)]
+del kept
+def block(makes):
+    with pyhost.fail('obj=1000') as fault:
+        if makes: one = (gc,)
+    return fault.requests
+assert block(True) == block(False) + 1
+kept = [(n,) for n in range(100)]
+del kept
+gc.freeze()
+with pyhost.fail('obj=1000'): pass
+assert gc.get_freeze_count() > 0";
+    Run::host().args(["--fail", "when=open"]).code(code).ok();
+}

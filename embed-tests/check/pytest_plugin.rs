@@ -492,6 +492,33 @@ fn stock_python_has_no_such_plugin() {
 }
 
 #[test]
+fn the_conftest_of_the_guide_takes_the_plugin_where_it_is() {
+    let place = folder("conftest");
+    let guide = include_str!("../../docs/python.md");
+    let (_, lines) = guide.split_once("import importlib.util\n").unwrap();
+    let (lines, _) = lines.split_once("```").unwrap();
+    std::fs::write(
+        place.join("conftest.py"),
+        format!("import importlib.util\n{lines}"),
+    )
+    .unwrap();
+    let code = "import pytest
+kept = []
+@pytest.mark.limit_leaks
+def test_leaks(): kept.append(bytearray(5000))
+";
+    std::fs::write(place.join("test_it.py"), code).unwrap();
+    let options = ["-m", "pytest", "--strict-markers", "-p", "no:cacheprovider"];
+    let stock = development().stock().folder(&place).args(options).ok();
+    assert!(stock.stdout.contains("1 passed"), "{stock:#?}");
+    let host = development().host().folder(&place).args(options).run();
+    assert!(
+        host.stdout.contains("leaves more than 0 B with every call"),
+        "{host:#?}"
+    );
+}
+
+#[test]
 fn a_test_that_leaves_memory_behind_with_every_call_exceeds_its_limit_of_leaks() {
     let place = folder("leaks");
     let code = "
@@ -759,6 +786,14 @@ def test_skips():
 @pytest.mark.fail_requests('obj', above='4K')
 def test_exits():
     if work(5000) is None: raise SystemExit(3)
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+@pytest.mark.fail_requests('obj', above='4K')
+def test_leaks():
+    block = libc.malloc(3000)
+    bytes(5000)
+    libc.free(block)
 ";
     std::fs::write(place.join("test_requests.py"), code).unwrap();
     let run = |options: &[&str], arguments: &[&str]| {
@@ -779,6 +814,7 @@ def test_exits():
         ("test_raises", "FAILED"),
         ("test_skips", "FAILED"),
         ("test_exits", "FAILED"),
+        ("test_leaks", "FAILED"),
     ] {
         let found = found.get(name).map(String::as_str);
         assert_eq!(found, Some(ending), "{name} {outcome:#?}");
@@ -794,6 +830,8 @@ def test_exits():
         "test_requests.py:31: Failed: DID NOT RAISE ",
         "test_requests.py:34: Skipped: no memory\n",
         "test_requests.py:37: SystemExit: 3\n",
+        "test_leaks: fail_requests: the 1st request fails, and the test leaves memory behind\n",
+        "  1 block of 3072 bytes (native)\n",
     ] {
         assert!(outcome.stdout.contains(said), "{said} {outcome:#?}");
     }

@@ -59,9 +59,9 @@ def parse(arguments):
     return options
 
 
-def build(python, project, release):
+def build(python, project, release, built_with="published-bugs"):
     """Returns a folder with the extension, which this builds unless it is there, whole and of these sources."""
-    environment = make.environment(python, "published-bugs")
+    environment = make.environment(python, built_with)
     folder = BUILDS / f"py{make.minor_of(python)}" / f"{project}-{release.version}"
     whole, pin = folder / make.MADE_FROM, f"{project}=={release.version} --hash=sha256:{release.sha256}\n"
     with make.locked(folder.with_name(folder.name + ".lock")):
@@ -148,6 +148,11 @@ def row(bug, verdicts, noisy):
 COLUMNS = ["extension", "bug", "report", "python", "PYTHONMALLOC=debug", *RUNS, "after the fix"]
 
 
+def markdown_table(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
 def markdown(options, rows, lines):
     found = "\n".join(f"{name}: {line}" for name, line in lines)
     version = make.run([options.python, "-I", "-V"]).stdout.strip()
@@ -159,7 +164,7 @@ The version before each fix and the one after it were built from PyPI's sources.
 alone; `checked` is `--debug-hooks --guard=all --leak-check=native -X tracemalloc`, `guarded` is `--guard=min=1,every=1`,
 `sweep` is `pyhostctl sweep` with `--debug-hooks`. `found`: a line names the bug.
 
-{report.markdown_table(COLUMNS, rows)}
+{markdown_table(COLUMNS, rows)}
 
 The lines that lead to the bugs:
 

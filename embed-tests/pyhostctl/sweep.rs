@@ -138,6 +138,48 @@ for i in range(50):
 }
 
 #[test]
+fn runs_that_are_forked_where_failures_open_end_as_those_of_fresh_processes() {
+    // How often the program was started is in a file. The sweep passes with the fifth request.
+    let code = "import ctypes, os, pyhost, sys, threading, time
+with open('starts', 'a') as file: file.write('.')
+print('before', file=sys.stderr)
+ctypes.pythonapi.PyMem_Malloc.restype = ctypes.c_void_p
+fails = lambda: ctypes.pythonapi.PyMem_Malloc(2_000_000) is None
+if 'thread' in sys.argv: threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()
+with pyhost.fail():
+    if fails(): raise SystemExit(7)
+    if fails(): ctypes.memset(0, 0, 8)
+    if fails(): time.sleep(100)
+    if fails(): raise SystemError('<function f> returned NULL without setting an exception')
+assert 'PYHOST_SWEEP' not in os.environ";
+    let folder = folder("forked");
+    std::fs::write(folder.join("opened.py"), code).unwrap();
+    let swept = |options: &[&str], arguments: &[&str]| {
+        let run = sweep().args(["--accounts=mem", "--above=1M", "--when-open", "--timeout=3"]);
+        let run = run.args(options).arg("opened.py").args(arguments);
+        let outcome = run.folder(&folder).run();
+        assert_eq!(outcome.code(), 24, "{outcome:#?}");
+        let starts = std::fs::read(folder.join("starts")).unwrap().len();
+        std::fs::remove_file(folder.join("starts")).unwrap();
+        let is_thread = |line: &&str| !line.contains("hread 0x");
+        let said: Vec<&str> = outcome.stdout.lines().filter(is_thread).collect();
+        (said.join("\n"), starts)
+    };
+    let (fresh, starts) = swept(&["--fresh"], &[]);
+    assert_eq!(starts, 6, "{fresh}");
+    let line = "pyhostctl: sweep of mem above 1.0 MiB: 5 runs; 1 status 7, 1 SystemError, status 1, 1 crash by SIGSEGV, \
+                1 hang; N = 5 passed, status 0";
+    assert_eq!(fresh.lines().last(), Some(line));
+    let is_before = |line: &&str| *line == "  | before";
+    assert_eq!(fresh.lines().filter(is_before).count(), 3, "{fresh}");
+    assert_eq!(swept(&[], &[]), (fresh.clone(), 2));
+    assert_eq!(swept(&["--jobs=2"], &[]), (fresh, 3));
+    // Another thread would not be in a forked process.
+    let (fresh, _) = swept(&["--fresh"], &["thread"]);
+    assert_eq!(swept(&[], &["thread"]), (fresh, 7));
+}
+
+#[test]
 fn variables_give_the_hosts_other_options_and_its_refusal_is_shown() {
     let code = "for _ in range(3): [None] * 50_000";
     let swept = ["--accounts=mem", "--above=300K", "-I", "-S", "-c", code];

@@ -10,6 +10,8 @@ pub enum End {
     Status(i32),
     /// With an exit status, after a `MemoryError` that nothing caught.
     MemoryError(i32),
+    /// With an exit status, after a function in C returned a null without an exception, or a result with one.
+    SystemError(i32),
     /// With an exit status, and `--leak-check` found a leak.
     Leak(i32),
     Signal(i32),
@@ -19,7 +21,7 @@ pub enum End {
 }
 
 impl End {
-    /// Whether the program crashed, hung or leaked.
+    /// Whether the program crashed, hung, leaked or broke the rules of the C API.
     pub fn is_finding(self) -> bool {
         !matches!(self, End::Status(_) | End::MemoryError(_))
     }
@@ -33,6 +35,7 @@ impl End {
         let is_fatal = says("Fatal Python error: ") && !says("Fatal Python error: Aborted");
         match (status.code(), status.signal()) {
             (Some(status), _) if has_leak(errors) => End::Leak(status),
+            (Some(status), _) if errors.lines().any(has_system_error) => End::SystemError(status),
             (Some(0), _) => End::Status(0),
             (Some(status), _) if ends_with_memory_error(errors) => End::MemoryError(status),
             (Some(status), _) => End::Status(status),
@@ -46,6 +49,7 @@ impl End {
         match self {
             End::Status(status) => format!("status {status}"),
             End::MemoryError(status) => format!("MemoryError, status {status}"),
+            End::SystemError(status) => format!("SystemError, status {status}"),
             End::Leak(status) => format!("leak, status {status}"),
             End::Signal(signal) => format!("crash by {}", signal_name(signal)),
             End::Fatal => "fatal error".to_owned(),
@@ -63,6 +67,14 @@ fn ends_with_memory_error(errors: &str) -> bool {
         let name = kind.rsplit('.').next().unwrap_or_default();
         name.ends_with("MemoryError")
     })
+}
+
+/// CPython's words for a null without an exception, or a result with one.
+fn has_system_error(line: &str) -> bool {
+    let (is_error, says) = (line.starts_with("SystemError: "), |words| {
+        line.contains(words)
+    });
+    is_error && (says(" without setting an exception") || says(" with an exception set"))
 }
 
 /// Whether a line begins a report of `--leak-check`.
@@ -91,7 +103,7 @@ fn has_leak(errors: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use End::{Fatal, Hang, Leak, MemoryError, Signal, Status};
+    use End::{Fatal, Hang, Leak, MemoryError, Signal, Status, SystemError};
     use libc::{SIGABRT, SIGSEGV};
 
     const LEAK: &str = "pyhost: 1 block leaked, 112 B: allocated since the script's start\n";
@@ -104,6 +116,7 @@ mod tests {
         let text = |errors: &str| {
             let errors = errors.replace("LEAK", LEAK).replace("TWICE", FREED_TWICE);
             let errors = errors.replace("UNSURE", UNSURE).replace("ROW", ROW);
+            let errors = errors.replace("NULL", "SystemError: <f> returned");
             errors.replace("FATAL", "Fatal Python error:")
         };
         for (raw, errors, end) in [
@@ -120,6 +133,13 @@ mod tests {
             (0, "LEAK", Leak(0)),
             (1 << 8, "Traceback\nMemoryError\nLEAK", Leak(1)),
             (23 << 8, "", Status(23)),
+            (
+                1 << 8,
+                "NULL without setting an exception\n",
+                SystemError(1),
+            ),
+            (0, "NULL with an exception set\n", SystemError(0)),
+            (1 << 8, "NULL bad argument\n", Status(1)),
             (0, "LEAKUNSURE", Status(0)),
             (1 << 8, "Traceback\nMemoryError\nLEAKUNSURE", MemoryError(1)),
             // Of two processes, one of which is certain.

@@ -2,6 +2,7 @@
 //! for memory failing, until one run passes because the program made no such request.
 
 mod ending;
+mod forks;
 mod junit;
 mod order;
 mod progress;
@@ -23,9 +24,9 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write, ops::ControlFlow};
 
 /// Runs the program under the host once as it is, then with N = 1, 2, 3, ...: the Nth request fails. It ends with the
 /// run in which no Nth request failed, since the program makes none. Prints how the runs ended, and for a crash,
-/// a hang or a leak the request and the end of standard error. The runs' output is dropped, and their input is empty.
+/// a hang, a leak or a SystemError (a null without an exception) the request and the end of standard error. The runs' output is dropped, and their input is empty.
 ///
-/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run crashed, hung or leaked; 25 if
+/// Exit status: 0; 1 if the host cannot be run; 2 for a bad command line; 24 if a run was such a finding; 25 if
 /// the program fails without a failed request, or makes none that is counted.
 ///
 /// Variables give the host's other options, such as PYHOST_CAP; the rules of PYHOST_FAIL hold in each run, too. With
@@ -52,6 +53,10 @@ pub struct SweepOptions {
     /// where it stopped. The file belongs to the command
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
+
+    /// With --when-open, start the host for each run, rather than to fork it where pyhost.fail() first opens
+    #[arg(long)]
+    pub fresh: bool,
 
     /// Write the results to this file in JUnit's form: a test case for each line of Python whose requests failed
     #[arg(long, value_name = "FILE")]

@@ -20,7 +20,7 @@ pub struct Rule {
 
     /// Count only while pyhost.fail() is open
     #[arg(long)]
-    when_open: bool,
+    pub when_open: bool,
 }
 
 fn accounts(text: &str) -> Result<String, Expected> {

@@ -1,6 +1,7 @@
 //! One run of the program: the host with one request that fails, CPython's `faulthandler`, and a log
 //! that says whether and where the failure was injected.
 
+use super::forks::{Forks, LAST_WORDS};
 use super::{SweepOptions, ending::End};
 use crate::output::Failure;
 use pyhost_os::{process, semicolon_list};
@@ -11,14 +12,13 @@ use signal_hook::{flag, low_level::emulate_default_handler};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::{path::Path, sync::Arc};
 use tempfile::TempDir;
 
-/// How long a run that hangs may take to print where it is, and one that a signal ends to end.
-const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Lines of a run's standard error that are kept.
 const KEPT_LINES: usize = 40;
 
@@ -34,6 +34,31 @@ pub struct Run {
     pub seconds: f64,
     /// The requests that the sweep's rule counted, if the run was to count them.
     pub requests: Option<u64>,
+}
+
+impl Run {
+    /// A process of the program that has ended, or without a status was ended.
+    fn ended(
+        process: u32,
+        status: Option<ExitStatus>,
+        errors: &[u8],
+        log: &Path,
+        start: Instant,
+    ) -> Self {
+        let (errors, own) = (String::from_utf8_lossy(errors), format!("{process} "));
+        let log = std::fs::read(log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let injected = log.lines().filter_map(|line| line.strip_prefix(&own));
+        let left_out = errors.lines().count().saturating_sub(KEPT_LINES);
+        Run {
+            end: End::of(status, &errors),
+            injected: injected.map(str::to_owned).collect(),
+            errors: errors.lines().skip(left_out).map(str::to_owned).collect(),
+            errors_left_out: left_out,
+            seconds: start.elapsed().as_secs_f64(),
+            requests: None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +87,8 @@ fn failing(rules: &str, log: &Path) -> OsString {
 pub struct Runner<'a> {
     host: &'a Path,
     options: &'a SweepOptions,
+    /// Hosts that wait where failures open; `None` if runs are not forked.
+    forks: Mutex<Option<Vec<Forks>>>,
     /// The rules of the variable.
     pub others: String,
     folder: TempDir,
@@ -83,6 +110,7 @@ impl<'a> Runner<'a> {
         Ok(Runner {
             host,
             options,
+            forks: Mutex::new((options.rule.when_open && !options.fresh).then(Vec::new)),
             others: std::env::var("PYHOST_FAIL").unwrap_or_default(),
             folder: tempfile::Builder::new().prefix("pyhost-sweep-").tempdir()?,
             ending,
@@ -105,22 +133,71 @@ impl<'a> Runner<'a> {
         Ok(run)
     }
 
+    /// A run that is forked; `None` if it cannot be, or a signal ended it. Then none is forked any more.
+    fn forked(&self, number: u64) -> io::Result<Option<Run>> {
+        let kept = || self.forks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(waiting) = kept().as_mut().map(Vec::pop) else {
+            return Ok(None);
+        };
+        let start = || {
+            let folder = tempfile::tempdir_in(self.folder.path())?;
+            let log = folder.path().join("log");
+            Forks::start(self.command(u64::MAX, &log, None), folder)
+        };
+        let (mut forks, start) = (waiting.map_or_else(start, Ok)?, Instant::now());
+        let patience = Duration::from_secs(self.options.timeout);
+        let (stops, signal) = (|| self.is_ending(), || self.last_signal());
+        let ended = forks.run(number, patience, &stops, &signal)?;
+        let log = forks.folder.path().join("log");
+        let ended = ended.filter(|_| !self.is_ending());
+        let run = ended
+            .map(|(process, status, errors)| Run::ended(process, status, &errors, &log, start));
+        match (&run, &mut *kept()) {
+            (Some(_), Some(waiting)) => waiting.push(forks),
+            (None, waiting) => *waiting = None,
+            _ => {}
+        }
+        Ok(run)
+    }
+
     fn run(&self, number: u64, report: Option<&Path>) -> Result<Option<Run>, Failure> {
+        let run = self.run_in(number, report);
+        run.map_err(|error| Failure::of(self.host, format!("cannot be run ({error})")))
+    }
+
+    fn run_in(&self, number: u64, report: Option<&Path>) -> io::Result<Option<Run>> {
+        if report.is_none()
+            && let Some(run) = self.forked(number)?
+        {
+            return Ok(Some(run));
+        }
+        let folder = tempfile::tempdir_in(self.folder.path())?;
+        let log = folder.path().join("log");
+        let mut errors = tempfile::tempfile_in(folder.path())?;
+        let mut command = self.command(number, &log, report);
+        let start = Instant::now();
+        let mut child = command.stderr(errors.try_clone()?).spawn()?;
+        let status = self.wait(&mut child)?;
+        if self.is_ending() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        errors.rewind()?;
+        errors.read_to_end(&mut bytes)?;
+        let mut run = Run::ended(child.id(), status, &bytes, &log, start);
+        run.requests = report.and_then(|report| requests_of(report, child.id()));
+        Ok(Some(run))
+    }
+
+    /// The program under a host in which the request of this number fails.
+    fn command(&self, number: u64, log: &Path, report: Option<&Path>) -> Command {
         let mut rules = self.options.rule.with_nth(number);
         if !self.others.is_empty() {
             rules += &format!(";{}", self.others);
         }
-        let run = self.run_in(&rules, report);
-        run.map_err(|error| Failure::of(self.host, format!("cannot be run ({error})")))
-    }
-
-    fn run_in(&self, rules: &str, report: Option<&Path>) -> io::Result<Option<Run>> {
-        let folder = tempfile::tempdir_in(self.folder.path())?;
-        let log = folder.path().join("log");
-        let mut errors = tempfile::tempfile_in(folder.path())?;
         let mut command = Command::new(self.host);
         command
-            .env("PYHOST_FAIL", failing(rules, &log))
+            .env("PYHOST_FAIL", failing(&rules, log))
             // Reports that variables ask for are the outermost host's: a run writes over no file.
             .env("PYHOST_OUTERMOST", std::process::id().to_string())
             .env_remove("PYHOST_STATS");
@@ -134,32 +211,8 @@ impl<'a> Runner<'a> {
             .args(["-X", "faulthandler"])
             .args(&self.options.program)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors.try_clone()?);
-        let start = Instant::now();
-        let mut child = command.spawn()?;
-        let own = format!("{} ", child.id());
-        let status = self.wait(&mut child)?;
-        if self.is_ending() {
-            return Ok(None);
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        let mut bytes = Vec::new();
-        errors.rewind()?;
-        errors.read_to_end(&mut bytes)?;
-        let errors = String::from_utf8_lossy(&bytes);
-        let log = std::fs::read(&log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let injected = log.lines().filter_map(|line| line.strip_prefix(&own));
-        let left_out = errors.lines().count().saturating_sub(KEPT_LINES);
-        Ok(Some(Run {
-            end: End::of(status, &errors),
-            injected: injected.map(str::to_owned).collect(),
-            errors: errors.lines().skip(left_out).map(str::to_owned).collect(),
-            errors_left_out: left_out,
-            seconds,
-            requests: report.and_then(|report| requests_of(report, child.id())),
-        }))
+            .stdout(Stdio::null());
+        command
     }
 
     /// Ends the runs that are still going.
@@ -174,6 +227,7 @@ impl<'a> Runner<'a> {
 
     /// Removes the files of the runs. If a signal has ended the sweep, ends the process as the signal does.
     pub fn close(self) -> io::Result<()> {
+        drop(self.forks);
         drop(self.folder);
         match self.ending.load(Relaxed) {
             0 => Ok(()),
@@ -185,6 +239,15 @@ impl<'a> Runner<'a> {
         self.was_ended() || self.is_over.load(Relaxed)
     }
 
+    /// The signal that ends a run that takes too long, or is not needed.
+    fn last_signal(&self) -> i32 {
+        match (self.is_over.load(Relaxed), self.ending.load(Relaxed)) {
+            (true, _) => libc::SIGKILL,
+            (_, 0) => libc::SIGABRT, // faulthandler prints where each thread is
+            (_, ending) => ending as i32,
+        }
+    }
+
     /// Waits for a run. Returns `None` if it took too long, or is not needed any more, and was ended.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let end = Instant::now() + Duration::from_secs(self.options.timeout);
@@ -194,11 +257,7 @@ impl<'a> Runner<'a> {
         }
         let is_over = || self.is_over.load(Relaxed);
         if !is_over() {
-            let signal = match self.ending.load(Relaxed) {
-                0 => libc::SIGABRT, // faulthandler prints where each thread is
-                ending => ending as i32,
-            };
-            process::signal(child.id() as libc::pid_t, signal);
+            process::signal(child.id() as libc::pid_t, self.last_signal());
         }
         if wait_until(child, Instant::now() + LAST_WORDS, is_over)?.is_none() {
             child.kill()?;

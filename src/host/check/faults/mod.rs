@@ -16,7 +16,7 @@ mod rules;
 mod spec;
 pub mod tables;
 
-pub use rules::{Handle, close, disable, fails, open};
+pub use rules::{Handle, close, disable, fails, is_counting, open, set_first};
 pub use spec::Spec;
 
 use crate::ledger::Account;

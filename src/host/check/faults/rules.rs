@@ -80,6 +80,16 @@ pub(super) fn call_when_enabled(function: fn(bool)) {
     let _ = STATE.when_enabled.set(function);
 }
 
+/// Whether a rule counts.
+pub fn is_counting() -> bool {
+    STATE.active.load(Relaxed) != 0
+}
+
+/// Changes the number of the first rule, which has counted nothing yet.
+pub fn set_first(number: u64) {
+    STATE.table[0].number.store(number, Relaxed);
+}
+
 fn report_enabled(is_enabled: bool) {
     if let Some(function) = STATE.when_enabled.get() {
         function(is_enabled);

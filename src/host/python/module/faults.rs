@@ -3,11 +3,12 @@
 //! A heap type, one an interpreter; its instances are context managers. `__exit__` takes its arguments as a C array
 //! (`METH_FASTCALL`), since a tuple for them would itself be a request that may fail, and the block would stay open.
 
+use super::library;
 use crate::bytes::Expected;
 use crate::check::faults::{self, Handle, Spec};
 use crate::cpython::functions::{Arguments, Attribute, Class, Method, Signature, Table, This};
 use crate::cpython::objects::{Kind, Returned};
-use crate::cpython::{attributes, class};
+use crate::cpython::{attributes, class, freelists};
 use std::{cell::Cell, ffi::CStr};
 
 const DOC: &CStr = c"fail(spec=None)
@@ -88,6 +89,16 @@ fn parse(text: &str) -> Result<Spec, String> {
 fn enter(fail: This<'_, Fail>) -> Returned<'_> {
     let (gil, is_closed) = (fail.gil(), fail.open.get().is_none());
     gil.ensure(is_closed, Kind::Runtime, "fail: its block is open already")?;
+    if !faults::is_counting() && gil.is_of_main_interpreter() {
+        if std::env::var_os("PYHOST_SWEEP").is_some() {
+            let number = library::attribute(gil, c"_serve_runs")?.call(&[])?;
+            if !number.is_none() {
+                faults::set_first(number.as_unsigned()?);
+            }
+        }
+        // A freed tuple that is handed out again is no request.
+        freelists::clear(gil);
+    }
     // Nothing is allocated from here on: the first request is the block's own.
     fail.open.set(faults::open(fail.spec.as_ref()));
     let is_open = fail.open.get().is_some();

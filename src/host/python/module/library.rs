@@ -38,7 +38,7 @@ macro_rules! part {
     };
 }
 
-static PARTS: [Part; 13] = [
+static PARTS: [Part; 14] = [
     part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _at _signed _table),
     part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _where),
@@ -48,6 +48,7 @@ static PARTS: [Part; 13] = [
     part!("leaks.py" of NAME: leaks Leaks),
     part!("budget.py" of NAME: _budgeted _carry),
     part!("run.py" of NAME: run Verdict),
+    part!("sweep.py" of NAME: _serve_runs),
     part!("middleware.py" of NAME: _Budget),
     part!("wsgi.py" of WSGI: Budget),
     part!("asgi.py" of ASGI: Budget),

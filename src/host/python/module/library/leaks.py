@@ -3,7 +3,6 @@
 Run in every interpreter that asks for it, and not before. The figures are taken in C, into memory of their own.
 """
 
-import array
 import gc
 import itertools
 import sys
@@ -63,10 +62,8 @@ class Leaks:
         """Return all of it as a dictionary of plain values, which json.dumps takes."""
         accounts = {name: {"bytes_per_call": size, "blocks_per_call": blocks}
                     for name, (size, blocks) in self.accounts.items()}
-        return {"function": self.name, "repeat": self.repeat, "bytes_per_call": self.bytes_per_call,
-                "blocks_per_call": self.blocks_per_call, "accounts": accounts, "bounded": self.bounded, "sizes": self.sizes,
-                "types": self.types, "references": self.references, "lines": self.lines,
-                "lines_are_sampled": self.lines_are_sampled}
+        return {"function": self.name, **{slot: getattr(self, slot) for slot in self.__slots__[1:]}, "accounts": accounts,
+                "bytes_per_call": self.bytes_per_call, "blocks_per_call": self.blocks_per_call}
 
     def __repr__(self):
         return f"<pyhost.Leaks of {self.name}: {_text(self.bytes_per_call)} in {self.blocks_per_call} blocks a call>"
@@ -81,24 +78,16 @@ class Leaks:
             text = [f"{self.name}: nothing grows with every call {calls}"]
         for name, (size, blocks) in self.accounts.items():
             text.append(f"  {name}: {_text(size)} in {_blocks(blocks)}")
-        if self.sizes:
-            text.append("by size:")
-            for row in self.sizes[:_MOST_ROWS]:
-                text.append(f"  {_blocks(row['blocks_per_call'])} of {row['block_bytes']} bytes ({row['account']})")
-        if self.types:
-            text.append("by type:")
-            for row in self.types[:_MOST_ROWS]:
-                text.append(f"  {row['objects_per_call']} {row['type']}" + (f", held by {row['held_by']}" if row["held_by"] else ""))
-        if self.references:
-            text.append("by references:")
-            for row in self.references[:_MOST_ROWS]:
-                place = f"  {_where(row)}" if row["file"] else ""
-                text.append(f"  {row['references_per_call']} to {row['object']}, by no object that is known{place}")
-        if self.lines:
-            text.append("by line, estimated from samples:" if self.lines_are_sampled else "by line:")
-            for row in self.lines[:_MOST_ROWS]:
-                text.append(f"  {_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
-                            f"({row['account']})  {_where(row)}")
+        title = "by line, estimated from samples:" if self.lines_are_sampled else "by line:"
+        for title, rows, shown in (
+            ("by size:", self.sizes, lambda row: f"{_blocks(row['blocks_per_call'])} of {row['block_bytes']} bytes ({row['account']})"),
+            ("by type:", self.types, lambda row: f"{row['objects_per_call']} {row['type']}" + (f", held by {row['held_by']}" if row["held_by"] else "")),
+            ("by references:", self.references, lambda row: f"{row['references_per_call']} to {row['object']}, by no object that is known"
+                                                            + (f"  {_where(row)}" if row["file"] else "")),
+            (title, self.lines, lambda row: f"{_text(row['bytes_per_call'])} in {_blocks(row['blocks_per_call'])} "
+                                            f"({row['account']})  {_where(row)}"),
+        ):
+            text += [title, *(f"  {shown(row)}" for row in rows[:_MOST_ROWS])] if rows else []
         for name, most in self.bounded.items():
             text.append(f"bounded: {name} grew by {_text(most)} at most, and not with every call")
         return "\n".join(text)
@@ -127,7 +116,9 @@ def leaks(function, *, repeat=16, warmup=4):
             raise RuntimeError(_AT_ONCE)
         _call(function, warmup)
         counted = _count_references(function)
-        _figures(function, repeat)
+        _take(function, 0)
+        for _ in itertools.repeat(None, repeat):
+            _take(function, 1)
         suspects = _suspects(function, counted, repeat)
         rows, classes = _repeats_figures()
         grown = {account: growth for account, moments in rows if (growth := _growth(moments))}
@@ -150,15 +141,12 @@ def _settle():
     gc.collect()
 
 
-def _figures(function, repeat):
-    """Takes the figures before the first call and after each."""
-    calls = itertools.repeat(None, repeat)
+def _take(function, count):
+    """Calls so often, and takes the figures."""
+    for _ in itertools.repeat(None, count):
+        function()
     _settle()
     _repeats_take()
-    for _ in calls:
-        function()
-        _settle()
-        _repeats_take()
 
 
 def _growth(moments):
@@ -177,11 +165,15 @@ def _confirm(name, function, repeat, grown, classes, suspects):
     before, _ = _counts()
     known = [_unknown_references(one) for one in suspects]
     has_begun = _repeats_lines()
-    end = time.monotonic() + _SECONDS
+    end, size, calls = time.monotonic() + _SECONDS, sum(size for size, _ in grown.values()), 0
     with track() as tracked:
-        calls = _call_on(function, repeat, grown, end)
-    references = [_unknown_references(one) - count for one, count in zip(suspects, known)]
-    references = _references(function, repeat, suspects, references, calls)
+        _take(function, 0)
+        while calls == 0 or calls + repeat <= _CALLS and time.monotonic() < end and size * calls < _BYTES:
+            _take(function, repeat)
+            calls += repeat
+    more = [_unknown_references(one) - count for one, count in zip(suspects, known)]
+    references = [{"object": _shown(one), "references_per_call": round(count / calls), **_taking_line(function, repeat, one)}
+                  for one, count in zip(suspects, more) if 4 * count >= 3 * calls]
     rows, _ = _repeats_figures()
     after, kinds = _counts()
     accounts, bounded = {}, {}
@@ -189,38 +181,21 @@ def _confirm(name, function, repeat, grown, classes, suspects):
         if account in grown:
             size, blocks = grown[account]
             first, last = moments[repeat + 1], moments[-1]  # both are of the time when lines were recorded
-            # The account's growth, in bytes, or in blocks if these have none.
             ratio = (last[0] - first[0]) / size if size > 0 else (last[1] - first[1]) / max(1, blocks)
-            if 4 * ratio >= 3 * calls and (last[0] > moments[0][0] or last[1] > moments[0][1]):
+            if 4 * ratio >= 3 * calls:
                 accounts[account] = size, blocks
             else:
                 bounded[account] = max(moment[0] for moment in moments) - moments[0][0]
     types = _types(before, after, kinds, calls)
     lines = tracked.lines
     if lines is not None:
-        lines = [{"file": line["file"], "line": line["line"], "function": line["function"], "account": line["account"],
-                  "package": line["package"], "bytes_per_call": round(line["bytes"] / calls),
-                  "blocks_per_call": round(line["blocks"] / calls)}
+        lines = [{**{key: line[key] for key in ("file", "line", "function", "account", "package")},
+                  "bytes_per_call": round(line["bytes"] / calls), "blocks_per_call": round(line["blocks"] / calls)}
                  for line in lines.top(1000, "grown") if 4 * line["blocks"] >= 3 * calls]
     if not accounts:
         return Leaks(name, repeat + calls, accounts, bounded, references=references)
     sizes = [row for row in _sizes(classes, repeat) if row["account"] in accounts]
     return Leaks(name, repeat + calls, accounts, bounded, sizes, types, references, lines, lines is not None and not has_begun)
-
-
-def _call_on(function, repeat, grown, end):
-    """Calls the function as long as something may be a leak; returns the number of calls."""
-    calls = 0
-    _settle()
-    _repeats_take()
-    while True:
-        for _ in itertools.repeat(None, repeat):
-            function()
-        calls += repeat
-        _settle()
-        _repeats_take()
-        if calls + repeat > _CALLS or time.monotonic() > end or sum(size for size, _ in grown.values()) * calls > _BYTES:
-            return calls
 
 
 def _sizes(classes, repeat):
@@ -234,14 +209,10 @@ def _types(before, after, kinds, calls):
     rows = [(round((count - before.get(key, 0)) / calls), _name(kinds[key]), key)
             for key, count in after.items() if 4 * (count - before.get(key, 0)) >= 3 * calls]
     rows.sort(key=lambda row: (-row[0], row[1]))
-    return [{"type": name, "objects_per_call": count, "held_by": _holder_of_newest(key) if place < _MOST_HELD else None}
-            for place, (count, name, key) in enumerate(rows)]
-
-
-def _holder_of_newest(kind):
-    """What holds the object of a type that was made last, as text."""
-    found = next((one for one in reversed(gc.get_objects()) if id(type(one)) == kind), None)
-    return _holder(found)
+    # The newest objects come last.
+    holders = [_holder(next((one for one in reversed(gc.get_objects()) if id(type(one)) == key), None)) for *_, key in rows[:_MOST_HELD]]
+    return [{"type": name, "objects_per_call": count, "held_by": holder}
+            for (count, name, _), holder in itertools.zip_longest(rows, holders)]
 
 
 def _counts():
@@ -270,37 +241,21 @@ def _lasting(function):
 
 
 def _count_references(function):
-    """The addresses of these objects, and how many references each has: as plain numbers, which have none."""
-    addresses, counts = array.array("Q"), array.array("q")
-    if _COUNTS_REFERENCES:
-        for one in _lasting(function):
-            if type(one) is not int:  # the figures' own
-                addresses.append(id(one))
-                counts.append(sys.getrefcount(one))
-    return addresses, counts
+    """How many references each of these objects has, by address. Integers are left out: they are the figures' own."""
+    return {id(one): sys.getrefcount(one) for one in _lasting(function) if type(one) is not int} if _COUNTS_REFERENCES else {}
 
 
 def _suspects(function, before, repeat):
     """The objects that have more references by one a call at least, in three calls of four."""
     after = _count_references(function)
-    known = dict(zip(*before))
-    found = {key for key, count in zip(*after) if 4 * (count - known.get(key, count)) >= 3 * repeat}
-    del known
-    found = {id(one): one for one in _lasting(function) if id(one) in found} if found else {}
-    return list(found.values())[:_MOST_SUSPECTS]
+    found = {key for key, count in after.items() if 4 * (count - before.get(key, count)) >= 3 * repeat}
+    return list({id(one): one for one in _lasting(function) if id(one) in found}.values())[:_MOST_SUSPECTS] if found else []
 
 
 def _unknown_references(one):
     """How many references to an object are not those of objects that the garbage collector knows."""
     known = sum(sum(held is one for held in gc.get_referents(holder)) for holder in gc.get_referrers(one))
     return sys.getrefcount(one) - known
-
-
-def _references(function, repeat, suspects, grown, calls):
-    """The objects whose references grow with every call, and the lines that take them."""
-    found = [(round(more / calls), one) for one, more in zip(suspects, grown) if 4 * more >= 3 * calls]
-    rows = [{"object": _shown(one), "references_per_call": count, **_taking_line(function, repeat, one)} for count, one in found]
-    return sorted(rows, key=lambda row: (-row["references_per_call"], row["object"]))
 
 
 def _taking_line(function, repeat, one):
@@ -342,9 +297,7 @@ def _shown(one):
         return f"the type {_name(one)}"
     if isinstance(one, types.ModuleType):
         return f"the module {types.ModuleType.__getattribute__(one, '__dict__').get('__name__')}"
-    if one is None or type(one) in (bool, int, str, bytes):
-        return repr(one)[:60]
-    return f"an object of the type {_name(type(one))}"
+    return repr(one)[:60] if one is None or type(one) in (bool, str, bytes) else f"an object of the type {_name(type(one))}"
 
 
 def _name(kind):

@@ -9,6 +9,7 @@ count. What other threads allocate meanwhile counts. PYTEST_DONT_REWRITE
 """
 
 import collections
+import contextlib
 import errno
 import functools
 import gc
@@ -34,6 +35,8 @@ _SCHEMA = "pyhost-memory-baseline/1"
 _TOP = 10
 # Lines that are named for a test.
 _LINES = 5
+# Failing requests of a test that are looked at for leaks: those after which more was live.
+_GROWING = 100
 _ACCOUNTS = ("raw", "mem", "obj", "arena", "numpy", "native", "mapped", "total")
 # A peak may be this much too high a thread, so no smaller difference is a regression.
 _NOISE = 64 * 1024
@@ -170,7 +173,7 @@ def pytest_configure(config):
         "check_heap: look at every block after the test, and fail it if one was written to outside of its bytes or after it "
         "was freed; with pyhost --debug-hooks (pyhost).",
         "fail_requests(accounts=None, above=None, most=1000): call the test once, and then again and again, with the same "
-        "fixtures; in each call the next request for memory fails, and any exception but MemoryError fails the test; with "
+        "fixtures; in each call the next request for memory fails, and any exception but MemoryError, or a leak, fails the test; with "
         "pyhost --fail when=open (pyhost).",
     ):
         config.addinivalue_line("markers", marker)
@@ -235,11 +238,12 @@ def _look_for_leaks(item, limit, test):
     return f"leaves more than {limit.shown} with every call\n{found}"
 
 
-def _fail_requests(_, wanted, test):
+def _fail_requests(item, wanted, test):
     """What a test does wrong when a request fails, as text; None if it is right."""
     test()  # its own failure is no finding
+    growing = []
     for number in range(1, wanted.most + 1):
-        fault = None
+        fault, before = None, _live_blocks()
         try:
             with fail(f"{wanted.rule}{number}") as fault:
                 test()
@@ -257,7 +261,23 @@ def _fail_requests(_, wanted, test):
             return f"the {_ordinal(number)} request fails, and the test with it at {frame.f_code.co_filename}:{line}: {kind}"
         if not fault.injected:
             break  # it makes no further request
+        if _live_blocks() > before:
+            growing.append(number)
+    def call():
+        with contextlib.suppress(MemoryError), fail(f"{wanted.rule}{number}"):
+            test()
+
+    for number in growing[:_GROWING]:
+        found = leaks(call, repeat=4, warmup=2)
+        if found:
+            found.name = item.nodeid
+            return f"the {_ordinal(number)} request fails, and the test leaves memory behind\n{found}"
     return None
+
+
+def _live_blocks():
+    figures = memory_stats()["accounts"]
+    return sum(figures[account]["live_blocks"] for account in _ACCOUNTS[:-2] if account != "arena")
 
 
 def _ordinal(number):
