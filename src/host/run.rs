@@ -167,6 +167,8 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     }
     if heap::checked_requests::is_on() {
         native::inject(true);
+        #[cfg(not(target_feature = "crt-static"))]
+        native::operators::start();
     }
     faults::start(&options.faults, native::inject);
     domains::install(python, debug_hooks);

@@ -22,6 +22,7 @@ pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
 use crate::checks::double_free::{refuse, refuse_block};
+use crate::checks::families::Family;
 use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
@@ -173,6 +174,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
     record.made.set(CallSite::of_caller());
+    record.set_family(Family::Malloc);
     // That of the block that was here before: another thread may look before this one's free is noted.
     record.freed.set(CallSite::default());
     record.state.store(LIVE, Release);
@@ -234,6 +236,25 @@ impl Record {
     }
 }
 
+impl Record {
+    /// The functions that made it.
+    fn family(&self) -> Family {
+        Family::at(self.made.rest.load(Relaxed))
+    }
+
+    /// Changes it.
+    pub(crate) fn set_family(&self, family: Family) {
+        self.made.rest.store(family as u16, Relaxed);
+    }
+
+    /// Ends the process for a block of another family than that of `function`, which got `pointer`.
+    pub(crate) fn refuse_if_of_another(&self, family: Family, pointer: *mut u8, function: &str) {
+        if self.family() != family {
+            refuse_wrong(self, pointer, function, Wrong::Family);
+        }
+    }
+}
+
 /// Frees a guarded block, which `caller`'s hook was given. Returns false for a pointer outside the range, and does nothing then.
 /// Ends the process if no block begins there, or it was freed before, or was written around.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
@@ -250,6 +271,9 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let account = record.account();
     let is_start = record.start() == pointer;
     let take = || (record.state).compare_exchange(LIVE, TAKEN, AcqRel, Relaxed);
+    if is_start && record.state.load(Acquire) == LIVE {
+        record.refuse_if_of_another(Family::Malloc, pointer, "free()");
+    }
     if !is_start || take().is_err() {
         let what = match is_start {
             true => Wrong::Freed,
@@ -281,6 +305,7 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
         (LIVE, Some(front)) if start.wrapping_add(front) != pointer => {
             Wrong::of_live(record, pointer, front)
         }
+        (LIVE, Some(_)) if record.family() != Family::Malloc => Wrong::Family,
         _ => return,
     };
     refuse_wrong(record, pointer, function, what);
@@ -311,12 +336,13 @@ impl Wrong {
 /// Ends the process for a pointer to a guarded block that cannot be freed.
 fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
     let (freed, what) = match wrong {
-        Wrong::Freed => (record.freed.get(), "freed before"),
-        Wrong::Inside => (CallSite::default(), "which does not start there"),
-        Wrong::Family => (CallSite::default(), "made by a function of another family"),
+        Wrong::Freed => (record.freed.get(), ["freed before", ""]),
+        Wrong::Inside => (CallSite::default(), ["which does not start there", ""]),
+        Wrong::Family => (CallSite::default(), ["made by ", record.family().other()]),
     };
+    let [what, maker] = what;
     let at = freed.after("at");
-    let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{at}");
+    let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{maker}{at}");
     refuse_block(what, record.made.get(), freed)
 }
 

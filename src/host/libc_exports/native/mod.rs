@@ -17,6 +17,8 @@ pub mod lookup;
 pub mod mapped;
 mod mode;
 pub mod next;
+#[cfg(not(target_feature = "crt-static"))]
+pub mod operators;
 mod own;
 mod threads;
 
