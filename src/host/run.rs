@@ -163,7 +163,7 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
         ));
     }
     if heap::checked_blocks::is_on() || heap::guards::are_on() {
-        stacks::start(std::ptr::from_ref(options).addr());
+        stacks::start(std::ptr::from_ref(options).addr(), options.guard.library());
     }
     if heap::checked_requests::is_on() {
         native::inject(true);

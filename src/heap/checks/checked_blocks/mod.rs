@@ -17,7 +17,7 @@ mod record;
 pub use damage::{Damage, each_damaged};
 pub use quarantine::each as each_waiting;
 
-use crate::call_site::{CallSite, native_stacks};
+use crate::call_site::{CallSite, CallsNumber, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::families::Family;
 use crate::checks::fill_bytes::{DEAD, FRESH};
@@ -256,6 +256,17 @@ unsafe fn live_at<'a>(pointer: *mut u8) -> Option<&'a Record> {
     // SAFETY: as in `look_at_pythons`.
     let record = unsafe { checked_page(pointer).map(|page| Record::at(page.start_of(pointer))) };
     record.filter(|it| it.state() == State::Live && it.start() == pointer)
+}
+
+/// The native calls that allocated the live block whose bytes begin at `start`; 0 for none.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn calls_of(start: *mut u8) -> CallsNumber {
+    let guarded = guards::live_at(start.addr()).map(|block| block.made.get());
+    // SAFETY: the caller's duties.
+    let made = guarded.or_else(|| unsafe { live_at(start) }.map(Record::made));
+    made.map_or(0, |made| made.calls)
 }
 
 /// Notes the family of a block that was just made by malloc's functions. Does nothing if it is not checked.

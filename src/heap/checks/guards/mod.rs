@@ -21,18 +21,19 @@ mod slots;
 pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
+use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::families::Family;
 use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{call_site::CallSite, checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
+use crate::{checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
 use crate::{ledger::Account, sampling};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::{ops::Range, ptr::null_mut};
 
 /// `malloc`'s own alignment.
@@ -47,6 +48,8 @@ pyhost_os::state! {
         from_of_small: AtomicUsize = AtomicUsize::new(0),
         /// One of how many of them is guarded.
         every: AtomicU64 = AtomicU64::new(1),
+        /// Whether requests of one library alone are guarded.
+        of_library: AtomicBool = AtomicBool::new(false),
         /// Requests that could have been guarded.
         seen: AtomicU64 = AtomicU64::new(0),
         /// Blocks that were guarded.
@@ -82,12 +85,13 @@ pub struct GuardFigures {
 /// # Errors
 /// The system gives no such range; nothing is guarded.
 pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
-    let GuardSettings::Sample { min, every } = settings else {
+    let GuardSettings::Sample { min, every, .. } = settings else {
         return Ok(());
     };
     let range = GuardRange::reserve().ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
         STATE.every.store(every.max(1), Relaxed);
+        (STATE.of_library).store(settings.library().is_some(), Relaxed);
         let min = min as usize;
         if small && min < SMALL_SIZE_MAX {
             STATE.from_of_small.store(min, Relaxed);
@@ -117,6 +121,9 @@ pub fn wants(size: usize) -> bool {
 
 #[cold]
 fn is_sampled() -> bool {
+    if STATE.of_library.load(Relaxed) && !native_stacks::is_of_library() {
+        return false;
+    }
     let seen = STATE.seen.fetch_add(1, Relaxed);
     seen.is_multiple_of(STATE.every.load(Relaxed))
 }
@@ -237,12 +244,10 @@ impl Record {
 }
 
 impl Record {
-    /// The functions that made it.
     fn family(&self) -> Family {
         Family::at(self.made.rest.load(Relaxed))
     }
 
-    /// Changes it.
     pub(crate) fn set_family(&self, family: Family) {
         self.made.rest.store(family as u16, Relaxed);
     }
