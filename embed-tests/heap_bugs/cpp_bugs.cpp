@@ -2,7 +2,9 @@
    has operators new and delete of its own, and counts their calls. */
 #include "cpp_bugs.h"
 
-extern "C" int cpp_bug(const char *name) {
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED int cpp_bug(const char *name) {
     try {
         return !cpp_bugs::make(name);
     } catch (const std::bad_alloc &) {
@@ -12,12 +14,12 @@ extern "C" int cpp_bug(const char *name) {
 
 #ifdef OWN
 static int calls;
-extern "C" int own_calls() { return calls; }
-void *operator new(size_t size) {
+EXPORTED int own_calls() { return calls; }
+__attribute__((visibility("default"))) void *operator new(size_t size) {
     void *block = malloc(size ? size : 1);
     calls++;
     return block ? block : throw std::bad_alloc();
 }
-void operator delete(void *block) noexcept { free(block); }
-void operator delete(void *block, size_t) noexcept { free(block); }
+__attribute__((visibility("default"))) void operator delete(void *block) noexcept { free(block); }
+__attribute__((visibility("default"))) void operator delete(void *block, size_t) noexcept { free(block); }
 #endif
