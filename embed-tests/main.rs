@@ -114,6 +114,8 @@ mod checkers;
 mod debug_hooks;
 #[path = "check/expected.rs"]
 mod expected;
+#[path = "check/families.rs"]
+mod families;
 #[path = "check/faults.rs"]
 mod faults;
 #[path = "check/guards.rs"]

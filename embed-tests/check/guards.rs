@@ -2,6 +2,7 @@
 
 use crate::environments::newest_numpy;
 use crate::host::{ALLOCATORS, Outcome, Run, compile, of_bytearray, script};
+use crate::skipping::skipped;
 
 const SEGV: i32 = 128 + libc::SIGSEGV;
 const ABORT: i32 = 128 + libc::SIGABRT;
@@ -464,6 +465,40 @@ after = pyhost.memory_stats()['guards']
 print(before['missed_blocks'] > 10_000, after['guarded_blocks'] - before['guarded_blocks'] >= 100)";
     let outcome = Run::host().args(["--guard=min=1,every=1", "-c", code]).ok();
     assert_eq!(outcome.stdout, "True True\n");
+}
+
+#[test]
+fn what_a_library_asks_for_is_guarded_alone() {
+    if let Some(reason) = crate::native_stacks::reason() {
+        skipped(reason);
+        return;
+    }
+    let path = crate::native_stacks::extension(&["-g"]);
+    let code = format!(
+        "import sys, pyhost; sys.path.append({:?})
+import numpy, heap_bugs as c
+kept = [bytearray(n % 300) for n in range(100_000)]
+before = pyhost.memory_stats()['guards']
+print(before['missed_blocks'], before['guarded_blocks'] < 100, flush=True)
+b = c.allocate('native', 48)
+print(pyhost.memory_stats()['guards']['guarded_blocks'] > before['guarded_blocks'], flush=True)
+c.peek(b, 48, 1)",
+        path.display().to_string()
+    );
+    for options in [
+        &["--guard=library=/heap_bugs."][..],
+        &["--guard=library=/heap_bugs.", "--debug-hooks"],
+    ] {
+        let outcome = newest_numpy()
+            .host()
+            .args(options)
+            .args(["-c", &code])
+            .run();
+        assert_eq!(outcome.stdout, "0 True\nTrue\n", "{outcome:#?}");
+        let expected =
+            "pyhost: read 1 byte past the end of a block of 48 bytes of the account native";
+        assert!(outcome.stderr.contains(expected), "{outcome:#?}");
+    }
 }
 
 #[test]

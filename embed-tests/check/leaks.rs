@@ -13,6 +13,21 @@ use std::sync::OnceLock;
 
 const LEAK: i32 = 23;
 
+#[test]
+fn thread_local_data_of_a_few_bytes_is_no_leak() {
+    let library = compile(
+        "small_thread_data.c",
+        "small_thread_data.so",
+        &["-shared", "-fPIC"],
+    );
+    let code = format!(
+        "import ctypes\nassert ctypes.CDLL('{}').use() == 1",
+        library.display()
+    );
+    let outcome = Run::host().arg("--leak-check=native").code(&code).run();
+    assert!(is_silent(&outcome), "{outcome:#?}");
+}
+
 /// The folder of the extension module `leaky`.
 fn leaky() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();

@@ -1,5 +1,6 @@
 //! The native calls behind a line about a block: of its allocation, of its free, and of what has found it.
 
+use crate::environments::newest_numpy;
 use crate::host::{Outcome, PYHOSTCTL, Run, compile, host_alone, stock, version};
 use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ const SEGV: i32 = 128 + libc::SIGSEGV;
 const LEAK: i32 = 23;
 
 /// The folder of the extension module `heap_bugs`, compiled with further arguments.
-fn extension(arguments: &[&str]) -> PathBuf {
+pub fn extension(arguments: &[&str]) -> PathBuf {
     let code = "import sysconfig; print(sysconfig.get_paths()['include'])";
     let output = Command::new(stock()).args(["-c", code]).output().unwrap();
     let include = format!("-I{}", String::from_utf8(output.stdout).unwrap().trim());
@@ -76,6 +77,75 @@ fn source(text: &str) -> String {
         .collect();
     assert_eq!(lines.len(), 1, "{text}");
     format!("heap_bugs.c:{} (", lines[0])
+}
+
+#[test]
+fn what_is_no_block_is_named_with_its_calls_and_those_of_python() {
+    let extension = extension(&["-g"]);
+    let cases = [
+        (
+            "c.release('native', ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), 'Py_NoSiteFlag')))",
+            "no block, but the code or static data of ",
+        ),
+        (
+            "m = mmap.mmap(os.open('/proc/self/exe', os.O_RDONLY), 4096, access=mmap.ACCESS_COPY)
+c.release('native', ctypes.addressof(ctypes.c_char.from_buffer(m)))",
+            "no block, but a map of /",
+        ),
+        (
+            "c.release('native', int(next(l for l in open('/proc/self/maps') if '[stack]' in l).split()[0].split('-')[1], 16) - 4096)",
+            "no block, but the stack of the first thread",
+        ),
+    ];
+    for (code, expected) in cases {
+        let code = format!(
+            "import ctypes, mmap, os\ndef inner(): {}\ninner()",
+            code.replace('\n', "; ")
+        );
+        let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, &code) else {
+            return;
+        };
+        assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+        let line = outcome.stderr.lines().next().unwrap();
+        assert!(
+            line.starts_with("pyhost: free(): invalid pointer 0x"),
+            "{line}"
+        );
+        assert!(line.contains(expected), "{line}");
+        assert!(
+            only_calls(&outcome, "found in")[0].starts_with("release at "),
+            "{outcome:#?}"
+        );
+        let python = calls(&outcome.stderr, "in Python").remove(0);
+        assert_eq!(python, ["<string>:3 in inner", "<string>:4 in <module>"]);
+    }
+}
+
+#[test]
+fn a_call_without_the_gil_and_damaged_array_data_have_calls() {
+    let extension = extension(&["-g"]);
+    let cases = [
+        (
+            "import ctypes\nctypes.CDLL(None).PyMem_Malloc(40)",
+            "pyhost: PyMem_Malloc(): called without the GIL",
+            "found in",
+        ),
+        (
+            "import numpy\na = numpy.zeros(1000); c.poke(c.data_of(a), 8000, 1); del a",
+            "pyhost: array data at 0x",
+            "allocated in",
+        ),
+    ];
+    let numpy = &newest_numpy().site_packages;
+    for (code, expected, words) in cases {
+        let code = format!("import sys; sys.path.append({numpy:?})\n{code}");
+        let Some(outcome) = run(Run::host(), &["--debug-hooks"], &extension, &code) else {
+            return;
+        };
+        assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+        assert!(outcome.stderr.starts_with(expected), "{outcome:#?}");
+        assert_eq!(calls(&outcome.stderr, words).len(), 1, "{outcome:#?}");
+    }
 }
 
 const TWICE: &str = "block = c.allocate('native', 40)

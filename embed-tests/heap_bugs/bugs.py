@@ -4,8 +4,10 @@ The argument --list prints the names with their rows of the table.
 """
 import sys
 
-ROWS = ("overflow write", "underflow", "read past the end", "use after free", "double free", "stale realloc", "wrong family",
-        "free inside a block", "leak", "no NULL check")
+import cpp_toolkits
+
+ROWS = ("overflow write", "underflow", "read past the end", "use after free", "double free", "stale realloc", "wrong family", "C++ families",
+        "free inside a block", "leak", "no NULL check", "control")
 VARIANTS = {}
 
 
@@ -223,6 +225,23 @@ def lost_bytes():
 def unchecked(family):
     # A size of its own, by which a forced failure can be aimed at it.
     c.unchecked(family, 3 << 20)
+
+
+CPP = {
+    "C++ families": ("array-deleted", "deleted-as-array", "new-freed", "array-freed", "malloc-deleted", "malloc-deleted-as-array",
+                     "strdup-deleted", "vector-freed", "new-resized", "aligned-deleted-plainly"),
+    "overflow write": ("over-new", "over-vector"),
+    "read past the end": ("read-new",),
+    "use after free": ("write-deleted", "read-deleted"),
+    "double free": ("deleted-twice",),
+    "leak": ("lost-new", "lost-vector"),
+    # Not a bug: every tool is to say nothing.
+    "control": ("nothing-wrong",),
+}
+for toolkit in cpp_toolkits.TOOLKITS:
+    for row, names in CPP.items():
+        each(row, "{0}-{1}", *((toolkit, name) for name in names))(cpp_toolkits.make)
+each("C++ families", "{0}-{1}", ("pybind11", "capsule"), ("nanobind", "capsule"))(cpp_toolkits.make)
 
 
 def make(name):

@@ -2,10 +2,10 @@
 """Makes the heap bugs of bugs.py under the host's options, and beside other tools, and prints how many each finds.
 
     run.py --pyhost target/release/pyhost --python python3.11 [--pyhostctl target/release/pyhostctl]
-           [--tools NAME ...] [--only TEXT] [--verbose] [--record] [--report FILE.md]
+           [--tools NAME ...] [--only TEXT ...] [--verbose] [--record] [--report FILE.md]
 
-Each bug is made in a process of its own, by a C extension that is built for the interpreter; for ASan it is built a
-second time. A tool's verdict on a bug:
+Each bug is made in a process of its own, by a C extension that is built for the interpreter, or by C++ behind a toolkit
+(cpp_toolkits.py); for ASan they are built a second time. A tool's verdict on a bug:
 
     found    a message names the kind of the bug
     vague    the process ended abnormally, or a message is about something else
@@ -38,6 +38,7 @@ sys.path += [str(HERE), str(HERE.parent / "environments"), str(HERE.parent / "cp
 import bugs  # noqa: E402
 import make  # noqa: E402
 import report  # noqa: E402
+import cpp_toolkits  # noqa: E402
 from interpreters import host_version  # noqa: E402
 
 HOSTS = ("none", "hooks", "guard", "all")
@@ -45,7 +46,7 @@ OTHERS = ("debug", "asan", "valgrind", "memray")
 # A bound against hangs, not a measurement.
 PATIENCE = {"valgrind": 300, "memray": 120}
 MEMRAY_FINDS = ("leak",)
-KINDS = ("found", "vague", "missed", "hang", "no")
+KINDS = ("found", "vague", "missed", "hang", "no", "quiet", "false")
 INCLUDE = "import sysconfig; print(sysconfig.get_path('include'))"
 
 FLAGS = ["-g", "-w", "-fno-omit-frame-pointer", "-shared", "-fPIC"]
@@ -59,6 +60,7 @@ OWN = {
     "double free": r"freed before|freed twice",
     "stale realloc": r"freed before",
     "wrong family": r"bad ID: Allocated using API '[rmo]', verified using API '[rmo]'|by a function of another family",
+    "C++ families": r"made by .*of another family",
     "free inside a block": r"bytes into a block of|which does not start there",
     "leak": r"blocks? leaked",
     "no NULL check": r"crashed|SIGSEGV",
@@ -71,6 +73,7 @@ ASAN = {
     "double free": r"attempting double-free",
     "stale realloc": r"attempting double-free|heap-use-after-free",
     "wrong family": r"alloc-dealloc-mismatch",
+    "C++ families": r"alloc-dealloc-mismatch|new-delete-type-mismatch",
     "free inside a block": r"attempting free on address which was not malloc",
     "leak": r"(?s)leak of.*_bugs",
 }
@@ -82,6 +85,7 @@ VALGRIND = {
     "double free": r"Invalid free[\s\S]*free'd",
     "stale realloc": r"Invalid free[\s\S]*free'd",
     "wrong family": r"Mismatched free",
+    "C++ families": r"Mismatched (free|new)",
     "free inside a block": r"Invalid free[\s\S]*inside a block",
     "leak": r"(?s)(definitely|indirectly) lost.*_bugs",
 }
@@ -96,7 +100,7 @@ def parse(arguments):
     parser.add_argument("--pyhostctl", type=pathlib.Path, help="[beside --pyhost]")
     parser.add_argument("--python", required=True, help="the interpreter that the host was built for")
     parser.add_argument("--tools", nargs="+", choices=HOSTS + OTHERS, default=[*HOSTS, "debug", "asan"], metavar="NAME")
-    parser.add_argument("--only", metavar="TEXT", help="the bugs whose names contain it")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", default=[""], help="the bugs whose names contain one of them")
     parser.add_argument("--verbose", action="store_true", help="print the last lines of each process")
     parser.add_argument("--record", action="store_true", help="write expected.txt")
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE.md", help="put the table into a Markdown file")
@@ -111,21 +115,24 @@ class Runner:
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.packages = make.site_packages(make.environment(options.python, self.environment()))
-        self.tools = [tool for tool in options.tools if self.build(tool)]
-        self.rows = self.variants()
-
-    def environment(self):
-        """Returns the name of the packages that the bugs need: the newest NumPy."""
-        names = make.names_for(make.minor_of(self.options.python))
+        names = make.names_for(make.minor_of(options.python))
         numpys = sorted((name for name in names if name.startswith("numpy-")), key=lambda name: [int(part) for part in name[6:].split(".")])
         if not numpys:
             raise make.Unmakable("no NumPy is pinned for this Python")
-        return numpys[-1]
+        self.packages = make.site_packages(make.environment(options.python, numpys[-1]))
+        try:
+            self.toolkits = make.site_packages(make.environment(options.python, "toolkits"))
+        except make.BadName as error:
+            self.toolkits = None
+            print(f"not tried: C++ behind toolkits: {error}")
+        self.tools = [tool for tool in options.tools if self.build(tool)]
+        self.rows = self.variants()
 
     def variants(self):
         """Returns the bugs by name, each with its row of the table."""
-        return {name: row for name, (row, _) in bugs.VARIANTS.items()}
+        rows = {name: row for name, (row, _) in bugs.VARIANTS.items()}
+        is_tried = {name: self.toolkits or name.partition("-")[0] not in cpp_toolkits.TOOLKITS for name in rows}
+        return {name: row for name, row in rows.items() if is_tried[name]}
 
     def build(self, tool):
         """Builds the extension for a tool. Returns False, and says so, if the machine does not have the tool."""
@@ -144,7 +151,7 @@ class Runner:
         folder.mkdir()
         include = subprocess.run([self.options.python, "-I", "-c", INCLUDE], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
         try:
-            self.compile(folder, [f"-I{include}", *(["-fsanitize=address"] if tool == "asan" else [])])
+            self.compile(folder, include, ["-fsanitize=address"] if tool == "asan" else [])
         except make.Unmakable as error:
             if tool != "asan":
                 raise
@@ -153,9 +160,14 @@ class Runner:
             return False
         return True
 
-    def compile(self, folder, options):
-        """Builds the extension into a folder."""
-        compile(["gcc", "-O1", *FLAGS, *options, HERE / "heap_bugs.c", "-o", folder / "heap_bugs.so"])
+    def compile(self, folder, include, sanitize):
+        """Builds the extensions into a folder."""
+        compile(["gcc", "-O1", *FLAGS, *sanitize, f"-I{include}", HERE / "heap_bugs.c", "-o", folder / "heap_bugs.so"])
+        if self.toolkits is not None:
+            try:
+                cpp_toolkits.build([self.options.python], include, self.toolkits, folder, sanitize)
+            except subprocess.CalledProcessError as error:
+                raise make.Unmakable(f"{error.cmd[0]}: {error.stderr.strip()}") from None
 
     def command(self, tool, name, row, plain):
         """Returns a command and the variables that it needs."""
@@ -174,7 +186,7 @@ class Runner:
             library = subprocess.run(["gcc", "-print-file-name=libasan.so"], text=True, stdout=subprocess.PIPE).stdout.strip()
             leaks = int(row == "leak")
             return [*python, *bug], {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library,
-                                     "ASAN_OPTIONS": f"detect_leaks={leaks}:alloc_dealloc_mismatch=1"}
+                                     "ASAN_OPTIONS": f"detect_leaks={leaks}:alloc_dealloc_mismatch=1:allocator_may_return_null=1"}
         if tool == "memray":
             return [*python, HERE / "memray_leaks.py", self.folder / f"{name}.memray", *bug], {
                 "PYTHONMALLOC": "malloc", "PYTHONPATH": os.pathsep.join(map(str, (plain, self.packages, self.memray)))}
@@ -188,7 +200,7 @@ class Runner:
             return "no", ""
         plain = self.folder / ("asan" if tool == "asan" else "plain")
         command, variables = self.command(tool, name, row, plain)
-        environment = {**make.clean_environment(), "PYTHONPATH": f"{plain}{os.pathsep}{self.packages}",
+        environment = {**make.clean_environment(), "PYTHONPATH": os.pathsep.join(map(str, filter(None, (plain, self.packages, self.toolkits)))),
                        "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}
         try:
             ended = subprocess.run(list(map(str, command)), env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -196,6 +208,11 @@ class Runner:
         except subprocess.TimeoutExpired:
             return "hang", ""
         said = ended.stdout + ended.stderr
+        if row == "control":
+            # A built-in rule for leaks says what it leaves out.
+            lines = [line for line in said.splitlines() if "not reported" not in line]
+            is_quiet = "Invalid" not in said if tool == "valgrind" else ended.returncode == 0 and lines == ["went on"]
+            return ("quiet" if is_quiet else "false"), tail(said)
         words = {"asan": ASAN, "valgrind": VALGRIND, "memray": MEMRAY}.get(tool, OWN).get(row)
         if words and re.search(words, said) or tool in ("debug", "none") and re.search(GLIBC.get(row, r"(?!)"), said):
             # CPython's dump of a freed block may run away, whatever was said before.
@@ -233,6 +250,8 @@ def cell(verdicts):
     count = {kind: verdicts.count(kind) for kind in KINDS}
     if count["no"] == len(verdicts):
         return "–"
+    if count["quiet"] + count["false"] == len(verdicts):
+        return f"{count['false']} false"
     vague = [f"{count['vague']}~"] if count["vague"] else []
     return ", ".join([str(count["found"]), *vague, *["H"] * count["hang"]])
 
@@ -273,7 +292,7 @@ def main(arguments, kind=Runner):
         except (make.Unmakable, make.BadName, OSError) as error:
             print(f"run.py: {error}", file=sys.stderr)
             return 2
-        names = [name for name in runner.rows if not options.only or options.only in name]
+        names = [name for name in runner.rows if any(text in name for text in options.only)]
         keys = [(tool, name) for tool in runner.tools for name in names]
         with ThreadPoolExecutor(2) as pool:
             answers = dict(zip(keys, pool.map(lambda key: runner.judge(*key), keys)))

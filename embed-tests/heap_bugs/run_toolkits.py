@@ -25,35 +25,34 @@ CPP = ["g++", "-std=c++17", "-O1", "-fvisibility=hidden"]
 class Toolkits(run.Runner):
     script, expected = HERE / "variants.py", HERE / "expected.txt"
 
-    def environment(self):
-        return "toolkits"
-
     def variants(self):
         self.build("none")
-        path = f"{self.folder / 'plain'}{os.pathsep}{self.packages}"
+        path = f"{self.folder / 'plain'}{os.pathsep}{self.toolkits}{os.pathsep}{self.packages}"
         done = subprocess.run([self.options.python, self.script, "--list"], env={**make.clean_environment(), "PYTHONPATH": path}, check=True,
                               text=True, stdout=subprocess.PIPE)
         return dict(line.split("\t") for line in done.stdout.splitlines())
 
-    def compile(self, folder, options):
+    def compile(self, folder, include, sanitize):
         """Builds the modules into a folder."""
+        if self.toolkits is None:
+            raise make.Unmakable("no toolkits are pinned for this Python")
         sources = self.folder / "sources"
         if not sources.exists():
             sources.mkdir()
-            variables = {**make.clean_environment(), "PYTHONPATH": str(self.packages)}
+            variables = {**make.clean_environment(), "PYTHONPATH": str(self.toolkits)}
             for words in (["-m", "cython", "-3", HERE / "cython_bugs.pyx", "-o", sources / "cython_bugs.c"],
                           [HERE / "cffi_bugs.py", sources]):
                 run.compile([self.options.python, *words], env=variables)
-        nanobind = self.packages / "nanobind"
+        nanobind = self.toolkits / "nanobind"
         modules = {
             "cython_bugs": ["gcc", "-O1", sources / "cython_bugs.c"],
             "_cffi_bugs": ["gcc", "-O1", sources / "_cffi_bugs.c"],
-            "pybind11_bugs": [*CPP, f"-I{self.packages}/pybind11/include", HERE / "pybind11_bugs.cpp"],
+            "pybind11_bugs": [*CPP, f"-I{self.toolkits}/pybind11/include", HERE / "pybind11_bugs.cpp"],
             "nanobind_bugs": [*CPP, "-fno-strict-aliasing", f"-I{nanobind}/include", f"-I{nanobind}/ext/robin_map/include",
                               HERE / "nanobind_bugs.cpp", nanobind / "src" / "nb_combined.cpp"],
         }
         for name, command in modules.items():
-            run.compile([*command, *run.FLAGS, *options, "-o", folder / f"{name}.so"])
+            run.compile([*command, *run.FLAGS, *sanitize, f"-I{include}", "-o", folder / f"{name}.so"])
         self.compile_rust(folder)
 
     def compile_rust(self, folder):

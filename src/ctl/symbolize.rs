@@ -65,18 +65,81 @@ pub fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
     let calls: Vec<NativeLine<'_>> = lines().filter_map(NativeLine::parse).collect();
     let libraries = calls.iter().map(|call| (call.library, call.build_id));
     let mut symbols = Symbols::new(libraries, started);
-    let named = lines().flat_map(|line| match NativeLine::parse(line) {
-        Some(call) => {
-            let places = symbols.of_call(call.library, call.function, call.offset);
-            shown(&call, &places).into_bytes()
+    let mut out = Vec::new();
+    let mut stack = Vec::new();
+    for line in lines() {
+        match NativeLine::parse(line) {
+            Some(call) => {
+                let places = symbols.of_call(call.library, call.function, call.offset);
+                stack.extend(shown(&call, &places));
+            }
+            None => {
+                fold(&mut stack, &mut out);
+                out.extend(line);
+            }
         }
-        None => line.to_vec(),
-    });
-    named.collect()
+    }
+    fold(&mut stack, &mut out);
+    out
+}
+
+/// Namespaces of language runtimes and of binding generators: what a user did not write.
+const RUNTIMES: [&str; 9] = [
+    "std::",
+    "__gnu_cxx::",
+    "core::",
+    "alloc::",
+    "pyo3::",
+    "pyo3_ffi::",
+    "pybind11::",
+    "nanobind::",
+    "__Pyx_",
+];
+
+/// Whether a function is a runtime's. A template of C++'s begins with the type that it returns, a method of a trait of Rust's
+/// with a type in brackets.
+fn is_of_runtime(function: &str) -> bool {
+    let mut depth = 0;
+    let is_gap = |letter| {
+        depth += i32::from(letter == '<') - i32::from(letter == '>');
+        letter == ' ' && depth == 0
+    };
+    let name = function.split('(').next().unwrap_or_default();
+    let name = name.split(is_gap).last().unwrap_or_default();
+    let name = match name.strip_prefix('<') {
+        Some(name) => name.split(" as ").nth(1).unwrap_or(name),
+        None => name,
+    };
+    RUNTIMES.iter().any(|runtime| name.starts_with(runtime))
+}
+
+/// Writes a stack. Two calls of runtimes and more are one line, unless there are no others; `>` marks the first call below them,
+/// which is the user's.
+fn fold(stack: &mut Vec<(String, bool)>, out: &mut Vec<u8>) {
+    let has_user = stack.iter().any(|(_, is_runtime)| !is_runtime);
+    let mut is_marked = false;
+    for group in stack.chunk_by(|left, right| left.1 && right.1) {
+        let (first, is_runtime) = &group[0];
+        let indent = &first[..first.len() - first.trim_start_matches(' ').len()];
+        if *is_runtime && has_user && group.len() > 1 {
+            let count = group.len();
+            out.extend(format!("{indent}... {count} calls of runtimes\n").bytes());
+            continue;
+        }
+        for (line, _) in group {
+            let is_first = !is_runtime && !is_marked && stack[0].1;
+            is_marked |= is_first;
+            match line.strip_prefix("    ").filter(|_| is_first) {
+                Some(rest) => out.extend(format!("  > {rest}").bytes()),
+                None => out.extend(line.bytes()),
+            }
+        }
+    }
+    stack.clear();
 }
 
 /// A line for each function, the innermost first. Without a source line the build id stays: there may be one elsewhere.
-fn shown(call: &NativeLine<'_>, places: &[Place]) -> String {
+fn shown(call: &NativeLine<'_>, places: &[Place]) -> Vec<(String, bool)> {
     let last = places.len().saturating_sub(1);
     let is_known = call.build_id.is_empty() || places.iter().any(|place| place.source.is_some());
     let build_id = match is_known {
@@ -85,6 +148,7 @@ fn shown(call: &NativeLine<'_>, places: &[Place]) -> String {
     };
     let line = |(index, place): (usize, &Place)| {
         let function = plain(&place.function);
+        let place_function = place.function.clone();
         let source = match &place.source {
             Some((file, line)) => format!(" at {}:{line}", plain(file)),
             None => String::new(),
@@ -93,7 +157,8 @@ fn shown(call: &NativeLine<'_>, places: &[Place]) -> String {
             true => format!("{}+{:#x}{build_id}", plain(call.library), call.offset),
             false => "inlined".to_owned(),
         };
-        format!("{}{function}{source} ({place})\n", call.indent)
+        let text = format!("{}{function}{source} ({place})\n", call.indent);
+        (text, is_of_runtime(&place_function))
     };
     places.iter().enumerate().map(line).collect()
 }
@@ -126,6 +191,38 @@ mod tests {
         ] {
             assert_eq!(NativeLine::parse(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn calls_of_runtimes_are_folded_and_the_users_first_is_marked() {
+        for (function, is_runtime) in [
+            ("std::vector<int>::vector(unsigned long)", true),
+            ("void std::__make_heap<int*>(int*)", true),
+            ("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", true),
+            ("__Pyx_PyObject_Call", true),
+            ("user::make(std::string)", false),
+            ("stdlib_user", false),
+            ("std::string user::Map<int, std::string>::text(int)", false),
+            ("<alloc::vec::Vec<u8> as mine::Encode>::encode", false),
+        ] {
+            assert_eq!(is_of_runtime(function), is_runtime, "{function}");
+        }
+        let line = |name: &str, is_runtime| (format!("    {name}\n"), is_runtime);
+        let folded = |stack: &[(String, bool)]| {
+            let mut out = Vec::new();
+            fold(&mut stack.to_vec(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let mut stack = vec![line("std::a", true), line("std::b", true)];
+        assert_eq!(folded(&stack), "    std::a\n    std::b\n");
+        stack.extend([
+            line("mine", false),
+            line("pyo3::c", true),
+            line("main", false),
+        ]);
+        let expected = "    ... 2 calls of runtimes\n  > mine\n    pyo3::c\n    main\n";
+        assert_eq!(folded(&stack), expected);
+        assert_eq!(folded(&stack[2..]), "    mine\n    pyo3::c\n    main\n");
     }
 
     #[test]

@@ -100,13 +100,17 @@ fn compile_exports(link: &mut Link) -> Vec<PathBuf> {
     for name in MAPPINGS.iter().chain(&["syscall"]) {
         link.with(format_args!("-Wl,--wrap={name}"));
     }
-    let sources = ["native/mapped/calls.c", "idle_return.c"];
-    let sources = sources.map(|source| format!("libc_exports/{source}"));
+    let mut sources = vec!["native/mapped/calls.c", "idle_return.c"];
+    if !is_static() {
+        sources.push("native/operators.c");
+    }
+    let sources = sources.iter();
+    let sources: Vec<_> = sources.map(|it| format!("libc_exports/{it}")).collect();
     for source in &sources {
         println!("cargo:rerun-if-changed={source}");
     }
     cc::Build::new()
-        .files(sources)
+        .files(&sources)
         .flag("-fno-builtin")
         .cargo_metadata(false)
         .compile_intermediates()

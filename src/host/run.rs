@@ -166,10 +166,15 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
         ));
     }
     if heap::checked_blocks::is_on() || heap::guards::are_on() {
-        stacks::start(std::ptr::from_ref(options).addr());
+        stacks::start(
+            std::ptr::from_ref(options).addr(),
+            options.given.guard.unwrap_or(GuardSettings::Off).library(),
+        );
     }
     if heap::checked_requests::is_on() {
         native::inject(true);
+        #[cfg(not(target_feature = "crt-static"))]
+        native::operators::start();
     }
     faults::start(&options.faults, native::inject);
     domains::install(python, debug_hooks);

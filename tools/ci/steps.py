@@ -109,7 +109,7 @@ def on_version(python, version, names, first):
         yield Step(f"CPython's own tests on {version}, a slice", ["python3", "embed-tests/cpython_suite/compare.py", "--python", python,
                    "--pyhost", pyhost, "--slice"], needs=built, processors=0.5, seconds=80, environment=own)
     yield Step(f"heap bugs of an extension on {version}", ["python3", "embed-tests/heap_bugs/run.py", "--tools", "hooks", "guard", "all",
-               "--python", python, "--pyhost", pyhost, "--pyhostctl", pyhostctl], needs=built, seconds=40, environment=own)
+               "--python", python, "--pyhost", pyhost, "--pyhostctl", pyhostctl], needs=built, seconds=120, environment=own)
     if names:
         # Only the tests' own program is compiled again.
         yield Step(f"tests on {version}, a slice", ["tools/test", "--built", f"{target}/release", *names], needs=built, seconds=100,

@@ -17,7 +17,7 @@ CYTHON = {
     "lost_malloc": "leak", "lost_pymem": "leak", "lost_reference": "leak", "lost_on_an_error": "leak",
 }
 # What pybind11 and nanobind have beside C++.
-BOUND = {"wrong_capsule": "wrong family", "capsules_of_one_block": "double free", "over_array": "overflow write", "read_array": "read past the end",
+BOUND = {"wrong_capsule": "C++ families", "capsules_of_one_block": "double free", "over_array": "overflow write", "read_array": "read past the end",
          "read_borrowed": "use after free", "write_borrowed": "use after free", "lost_reference": "leak"}
 
 

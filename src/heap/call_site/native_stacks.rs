@@ -30,6 +30,8 @@ const TRIES: usize = 64;
 struct Table {
     read: Reader,
     tell: Reporter,
+    /// Whether one of some calls is of the library that guards are for.
+    judge: fn(&[usize]) -> bool,
     /// By hash: its upper half, and in the lower half the number; 0 for none.
     index: &'static [AtomicU64],
     /// A stack's number is the place of its length.
@@ -41,13 +43,14 @@ struct Table {
 static TABLE: OnceLock<Table> = OnceLock::new();
 
 /// Begins to keep stacks. Once; false if the system gives no memory.
-pub fn start(read: Reader, tell: Reporter) -> bool {
+pub fn start(read: Reader, tell: Reporter, judge: fn(&[usize]) -> bool) -> bool {
     let (Some(index), Some(words)) = (Mapped::reserve(STACKS), Mapped::reserve(WORDS)) else {
         return false;
     };
     let table = Table {
         read,
         tell,
+        judge,
         index: index.leak(),
         words: words.leak(),
         used: AtomicUsize::new(1), // no stack has the number 0
@@ -61,6 +64,15 @@ pub fn report(made: CallsNumber, freed: CallsNumber) {
     if let Some(table) = TABLE.get() {
         (table.tell)(made, freed);
     }
+}
+
+/// Whether the calling thread runs code of the library that guards are for; false if calls are not kept.
+pub fn is_of_library() -> bool {
+    let mut room = [0; MOST];
+    TABLE.get().is_some_and(|table| {
+        let count = (table.read)(&mut room).min(MOST);
+        (table.judge)(&room[..count])
+    })
 }
 
 /// Whether a stack has found no room.
@@ -163,6 +175,7 @@ mod tests {
         Table {
             read: |_| 0,
             tell: |_, _| {},
+            judge: |_| false,
             index: leaked(STACKS),
             words: leaked(words),
             used: AtomicUsize::new(1),

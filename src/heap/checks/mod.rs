@@ -3,6 +3,7 @@
 pub mod checked_blocks;
 pub mod checked_requests;
 pub mod double_free;
+pub mod families;
 pub mod fill_bytes;
 pub mod guards;
 pub mod heap_walk;

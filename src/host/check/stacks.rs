@@ -7,8 +7,11 @@
 //! such files, the text goes there as it is. Nothing is allocated and no lock is taken but by [`start`]: the caller may be
 //! inside an allocator or a signal handler.
 
-use crate::cpython::native_calls::{self, Of, Place, place_of};
-use crate::descriptor::{Descriptor, format_into, in_memory_of};
+use crate::cpython::{
+    frames,
+    native_calls::{self, Of, Place, place_of},
+};
+use crate::descriptor::{Descriptor, format_into, in_memory_of, notice};
 use crate::heap::call_site::native_stacks::{self, CallsNumber, MOST};
 use crate::observe::pyhostctl_process;
 use pyhost_os::clock::{Utc, now};
@@ -32,20 +35,41 @@ pyhost_os::state! {
         started: AtomicU64 = AtomicU64::new(0),
         /// The program that names the calls; `None` if there is none.
         program: OnceLock<Option<CString>> = OnceLock::new(),
+        /// A part of the path of the library whose requests are guarded.
+        library: OnceLock<&'static str> = OnceLock::new(),
     }
 }
 
 /// Makes the blocks of `--debug-hooks` and `--guard` keep their native calls. Once, before Python starts; `main_frame` as for
 /// [`native_calls::prepare`]. Does nothing on systems where these cannot be read.
-pub fn start(main_frame: usize) {
-    if native_calls::prepare(main_frame).is_ok() && native_stacks::start(read, write_all) {
+/// `library`: see [`is_of_library`].
+pub fn start(main_frame: usize, library: Option<&'static str>) {
+    let _ = STATE.library.set(library.unwrap_or_default());
+    let is_prepared = native_calls::prepare(main_frame).is_ok();
+    if is_prepared && native_stacks::start(read, write_all, is_of_library) {
         STATE.started.store(now(), Relaxed);
         let _ = STATE.program.set(pyhostctl_process::find());
+    } else if library.is_some() {
+        notice(format_args!(
+            "--guard=library: native calls are not known here, and nothing is guarded"
+        ));
     }
 }
 
 fn read(addresses: &mut [usize; MOST]) -> usize {
     native_calls::find(addresses, Of::Call)
+}
+
+/// Whether one of some calls is of the library whose requests are guarded.
+fn is_of_library(calls: &[usize]) -> bool {
+    let part = STATE.library.get().copied().unwrap_or_default();
+    calls
+        .iter()
+        .filter_map(|&call| place_of(call))
+        .any(|place| {
+            let mut parts = place.library().windows(part.len().max(1));
+            parts.any(|piece| piece == part.as_bytes())
+        })
 }
 
 /// Writes the calls of the calling thread, and those that have freed and allocated a block.
@@ -61,6 +85,20 @@ pub fn write_found(found: &[usize], made: CallsNumber, freed: CallsNumber) {
     let _ = write_calls(&mut text, "found in", found.iter().copied());
     let _ = write_origins(&mut text, made, freed);
     text.finish();
+    write_python();
+}
+
+/// Writes the innermost calls of the calling thread's Python code. Last: they may be damaged, too.
+fn write_python() {
+    let mut room = [0; 2048];
+    let used = frames::trace(&mut room);
+    let text = str::from_utf8(&room[..used]).unwrap_or_default();
+    let mut out = Descriptor::new(libc::STDERR_FILENO);
+    for (index, line) in text.lines().take(5).enumerate() {
+        let head = if index == 0 { "  in Python:\n" } else { "" };
+        let _ = writeln!(out, "{head}  {line}");
+    }
+    out.flush();
 }
 
 /// Writes the calls that have freed and allocated a block.

@@ -291,6 +291,9 @@ and the size in one line
   min=SIZE  blocks of this size and more [default: 4K]; those of 1K
             and less from the script's start on
   every=N   one of N of them [default: 8]; joined by a comma
+  library=TEXT
+            those that code of a library asks for, with TEXT in its
+            path; all of them if neither min nor every is given
   all       every block of more than 1K
   off       none" {
         guard: Text<guards::GuardSettings>, ""

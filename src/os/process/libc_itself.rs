@@ -10,7 +10,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::system_call::silent_system_call;
+use super::loaded;
+use crate::{mapping::page_size, system_call::silent_system_call};
 #[cfg(target_pointer_width = "32")]
 use libc::{Elf32_Ehdr as Header, Elf32_Phdr as ProgramHeader, Elf32_Sym as Symbol};
 #[cfg(target_pointer_width = "64")]
@@ -319,6 +320,88 @@ pub fn find(name: &CStr) -> *mut c_void {
     unsafe { address(&libraries, name.as_ptr()) }
 }
 
+/// The address of a function of the first object but this one that exports it; null if there is none. With the linker's lock.
+pub fn find_beside(name: &CStr) -> *mut c_void {
+    let mut found: *mut c_void = null_mut();
+    loaded::each(|object| {
+        let dynamic = object.segments().find(|it| it.kind == libc::PT_DYNAMIC);
+        if let Some(dynamic) = dynamic.filter(|_| found.is_null())
+            && !object.holds((&raw const __ehdr_start).addr())
+        {
+            let dynamic = with_exposed_provenance(dynamic.addresses.start);
+            // SAFETY: the section of an object that is loaded. The kernel's own is not relocated.
+            unsafe {
+                let it = Object::of(object.base, dynamic);
+                if object.holds(it.hashes.addr()) {
+                    found = address(&[Some(it)], name.as_ptr());
+                }
+            }
+        }
+    });
+    found
+}
+
+/// Gives an exported function of this object its right name, in the table of names: of the letter at `changed` one less, and
+/// of the next one 33 more, which has the same hash. What is loaded from then on finds it. False if it cannot be done. Before
+/// other threads exist.
+pub fn rename_export(name: &[u8], changed: usize) -> bool {
+    let mut text = [0; 64];
+    let Some(place) = text[..63].get_mut(..name.len()) else {
+        return false;
+    };
+    place.copy_from_slice(name);
+    // SAFETY: this object's own tables, a page of which is made writable for the moment.
+    unsafe {
+        let base = own_base();
+        let own = Object::of(base, (&raw const _DYNAMIC).cast());
+        let Some(symbol) = own.symbol(text.as_ptr().cast()).as_ref() else {
+            return false;
+        };
+        let letter = own.names.add(symbol.st_name as usize + changed);
+        let letter = letter.cast_mut().cast::<u8>();
+        let page = page_size() as usize;
+        let start = letter.addr() - letter.addr() % page;
+        let is_code = own_headers().any(|it| {
+            let place = letter
+                .addr()
+                .wrapping_sub(base.wrapping_add(it.p_vaddr as usize));
+            it.p_flags & libc::PF_X != 0 && place < it.p_memsz as usize
+        });
+        let usual = libc::PROT_READ | if is_code { libc::PROT_EXEC } else { 0 };
+        let protect = |access: i32| {
+            let range = [start, letter.addr() + 2 - start, access as usize];
+            silent_system_call(libc::SYS_mprotect, range) == 0
+        };
+        if !protect(usual | libc::PROT_WRITE) {
+            return false;
+        }
+        letter.write_volatile(letter.read_volatile() - 1);
+        letter
+            .add(1)
+            .write_volatile(letter.add(1).read_volatile() + 33);
+        protect(usual)
+    }
+}
+
+/// What is added to an address in this object's file.
+fn own_base() -> usize {
+    let header = &raw const __ehdr_start;
+    // SAFETY: the linker's.
+    match unsafe { (*header).e_type } {
+        libc::ET_EXEC => 0,
+        _ => header.addr(),
+    }
+}
+
+fn own_headers() -> impl Iterator<Item = &'static ProgramHeader> {
+    let header = &raw const __ehdr_start;
+    // SAFETY: the linker's, with so many behind it.
+    unsafe {
+        let first = header.byte_add((*header).e_phoff as usize);
+        (0..usize::from((*header).e_phnum)).map(move |at| &*first.cast::<ProgramHeader>().add(at))
+    }
+}
+
 /// Makes the calls of the object that this code is in lead to libc itself. Once, before other threads exist.
 pub fn bind_own_calls() {
     let mut libraries = [None; _];
@@ -336,19 +419,10 @@ pub fn bind_own_calls() {
     // SAFETY: this object's own tables, as the linker makes and the loader relocates them. Each slot that is written is one
     // for the address of a function, and gets that of libc's function of the same name.
     unsafe {
-        let header = &raw const __ehdr_start;
         let dynamic = (&raw const _DYNAMIC).cast();
-        let base = match (*header).e_type {
-            libc::ET_EXEC => 0,
-            _ => header.addr(),
-        };
+        let base = own_base();
         let own = Object::of(base, dynamic);
-        let first = header
-            .byte_add((*header).e_phoff as usize)
-            .cast::<ProgramHeader>();
-        let count = usize::from((*header).e_phnum);
-        let headers = (0..count).map(|index| &*first.add(index));
-        let mut sealed = headers
+        let mut sealed = own_headers()
             .filter(|it| it.p_type == libc::PT_GNU_RELRO)
             .map(|it| {
                 let start = base.wrapping_add(it.p_vaddr as usize);

@@ -17,8 +17,9 @@ mod record;
 pub use damage::{Damage, each_damaged};
 pub use quarantine::each as each_waiting;
 
-use crate::call_site::{CallSite, native_stacks};
+use crate::call_site::{CallSite, CallsNumber, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
+use crate::checks::families::Family;
 use crate::checks::fill_bytes::{DEAD, FRESH};
 use crate::checks::out_of_bounds::{HOOK, OutOfBounds};
 use crate::hot::allocate::{allocate_aligned, book_new};
@@ -186,6 +187,9 @@ unsafe fn live<'a>(
     if start != pointer {
         refuse_inside(record, pointer, caller, function);
     }
+    if record.family() != Family::Malloc {
+        refuse_family(record, pointer, function);
+    }
     if let Some(damage) = record.damage(page.block_size) {
         let what = format_args!("{function}: {damage} {record}, overwritten");
         refuse_of(record, what);
@@ -240,8 +244,60 @@ fn refuse_freed(record: &Record, pointer: *mut u8, function: &str) -> ! {
 /// Ends the process for a block of another family.
 #[cold]
 fn refuse_family(record: &Record, pointer: *mut u8, function: &str) -> ! {
-    let what = format_args!("{record}, made by a function of another family");
+    let what = format_args!("{record}, made by {}", record.family().other());
     refuse_pointer(record, pointer, function, what);
+}
+
+/// The live checked block that `pointer` was given out for.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+unsafe fn live_at<'a>(pointer: *mut u8) -> Option<&'a Record> {
+    // SAFETY: as in `look_at_pythons`.
+    let record = unsafe { checked_page(pointer).map(|page| Record::at(page.start_of(pointer))) };
+    record.filter(|it| it.state() == State::Live && it.start() == pointer)
+}
+
+/// The native calls that allocated the live block whose bytes begin at `start`; 0 for none.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn calls_of(start: *mut u8) -> CallsNumber {
+    let guarded = guards::live_at(start.addr()).map(|block| block.made.get());
+    // SAFETY: the caller's duties.
+    let made = guarded.or_else(|| unsafe { live_at(start) }.map(Record::made));
+    made.map_or(0, |made| made.calls)
+}
+
+/// Notes the family of a block that was just made by malloc's functions. Does nothing if it is not checked.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn set_family(pointer: *mut u8, family: Family) {
+    if let Some(block) = guards::live_at(pointer.addr()) {
+        block.set_family(family);
+    // SAFETY: the caller's duties.
+    } else if let Some(record) = unsafe { live_at(pointer) } {
+        record.set_family(family);
+    }
+}
+
+/// Ends the process, with a line, if `pointer`, which an operator delete of the family got, is a block of another family. Else
+/// makes it one of malloc's, which `free` takes.
+///
+/// # Safety
+/// As for [`look_at_pythons`].
+pub unsafe fn begin_delete(pointer: *mut u8, family: Family) {
+    if let Some(block) = guards::live_at(pointer.addr()) {
+        block.refuse_if_of_another(family, pointer, family.destroyer());
+        block.set_family(Family::Malloc);
+    // SAFETY: the caller's duties.
+    } else if let Some(record) = unsafe { live_at(pointer) } {
+        if record.family() != family {
+            refuse_family(record, pointer, family.destroyer());
+        }
+        record.set_family(Family::Malloc);
+    }
 }
 
 /// Ends the process for a pointer into a live block.

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::call_site::{After, CallSite, CallSiteCell};
+use crate::checks::families::Family;
 use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::{ledger::Account, mimalloc::heaps::is_checked, mimalloc::live_blocks::LiveBlock};
@@ -47,7 +48,7 @@ pub struct Record {
     size: Cell<usize>,
     /// The allocation, and from the block's start to the caller's first byte, in [`PAD`]s.
     made: CallSiteCell,
-    /// The free, and the account.
+    /// The free, and the account and the family in a byte each.
     freed: CallSiteCell,
 }
 
@@ -150,7 +151,18 @@ impl Record {
     }
 
     pub fn account(&self) -> Account {
-        Account::at(self.freed.rest.load(Relaxed).into())
+        Account::at(usize::from(self.freed.rest.load(Relaxed) & 0xff))
+    }
+
+    /// The functions that made it.
+    pub fn family(&self) -> Family {
+        Family::at(self.freed.rest.load(Relaxed) >> 8)
+    }
+
+    /// Changes [`Record::family`].
+    pub fn set_family(&self, family: Family) {
+        let kept = self.account() as u16 | (family as u16) << 8;
+        self.freed.rest.store(kept, Relaxed);
     }
 
     /// Whether it is of a domain of CPython's.

@@ -21,17 +21,19 @@ mod slots;
 pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
+use crate::call_site::{CallSite, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
+use crate::checks::families::Family;
 use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{call_site::CallSite, checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
+use crate::{checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
 use crate::{ledger::Account, sampling};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::{ops::Range, ptr::null_mut};
 
 /// `malloc`'s own alignment.
@@ -46,6 +48,8 @@ pyhost_os::state! {
         from_of_small: AtomicUsize = AtomicUsize::new(0),
         /// One of how many of them is guarded.
         every: AtomicU64 = AtomicU64::new(1),
+        /// Whether requests of one library alone are guarded.
+        of_library: AtomicBool = AtomicBool::new(false),
         /// Requests that could have been guarded.
         seen: AtomicU64 = AtomicU64::new(0),
         /// Blocks that were guarded.
@@ -81,12 +85,13 @@ pub struct GuardFigures {
 /// # Errors
 /// The system gives no such range; nothing is guarded.
 pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
-    let GuardSettings::Sample { min, every } = settings else {
+    let GuardSettings::Sample { min, every, .. } = settings else {
         return Ok(());
     };
     let range = GuardRange::reserve().ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
         STATE.every.store(every.max(1), Relaxed);
+        (STATE.of_library).store(settings.library().is_some(), Relaxed);
         let min = min as usize;
         if small && min < SMALL_SIZE_MAX {
             STATE.from_of_small.store(min, Relaxed);
@@ -116,6 +121,9 @@ pub fn wants(size: usize) -> bool {
 
 #[cold]
 fn is_sampled() -> bool {
+    if STATE.of_library.load(Relaxed) && !native_stacks::is_of_library() {
+        return false;
+    }
     let seen = STATE.seen.fetch_add(1, Relaxed);
     seen.is_multiple_of(STATE.every.load(Relaxed))
 }
@@ -173,6 +181,7 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let number = if state().is_before() { 0 } else { number };
     record.number.store(number, Relaxed);
     record.made.set(CallSite::of_caller());
+    record.set_family(Family::Malloc);
     // That of the block that was here before: another thread may look before this one's free is noted.
     record.freed.set(CallSite::default());
     record.state.store(LIVE, Release);
@@ -234,6 +243,23 @@ impl Record {
     }
 }
 
+impl Record {
+    fn family(&self) -> Family {
+        Family::at(self.made.rest.load(Relaxed))
+    }
+
+    pub(crate) fn set_family(&self, family: Family) {
+        self.made.rest.store(family as u16, Relaxed);
+    }
+
+    /// Ends the process for a block of another family than that of `function`, which got `pointer`.
+    pub(crate) fn refuse_if_of_another(&self, family: Family, pointer: *mut u8, function: &str) {
+        if self.family() != family {
+            refuse_wrong(self, pointer, function, Wrong::Family);
+        }
+    }
+}
+
 /// Frees a guarded block, which `caller`'s hook was given. Returns false for a pointer outside the range, and does nothing then.
 /// Ends the process if no block begins there, or it was freed before, or was written around.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
@@ -250,6 +276,9 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let account = record.account();
     let is_start = record.start() == pointer;
     let take = || (record.state).compare_exchange(LIVE, TAKEN, AcqRel, Relaxed);
+    if is_start && record.state.load(Acquire) == LIVE {
+        record.refuse_if_of_another(Family::Malloc, pointer, "free()");
+    }
     if !is_start || take().is_err() {
         let what = match is_start {
             true => Wrong::Freed,
@@ -281,6 +310,7 @@ pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
         (LIVE, Some(front)) if start.wrapping_add(front) != pointer => {
             Wrong::of_live(record, pointer, front)
         }
+        (LIVE, Some(_)) if record.family() != Family::Malloc => Wrong::Family,
         _ => return,
     };
     refuse_wrong(record, pointer, function, what);
@@ -311,12 +341,13 @@ impl Wrong {
 /// Ends the process for a pointer to a guarded block that cannot be freed.
 fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
     let (freed, what) = match wrong {
-        Wrong::Freed => (record.freed.get(), "freed before"),
-        Wrong::Inside => (CallSite::default(), "which does not start there"),
-        Wrong::Family => (CallSite::default(), "made by a function of another family"),
+        Wrong::Freed => (record.freed.get(), ["freed before", ""]),
+        Wrong::Inside => (CallSite::default(), ["which does not start there", ""]),
+        Wrong::Family => (CallSite::default(), ["made by ", record.family().other()]),
     };
+    let [what, maker] = what;
     let at = freed.after("at");
-    let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{at}");
+    let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{maker}{at}");
     refuse_block(what, record.made.get(), freed)
 }
 

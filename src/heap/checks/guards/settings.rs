@@ -1,22 +1,21 @@
 //! Which blocks `--guard` asks to be guarded.
 
 use crate::bytes::{self, Expected};
-use derive_more::Display;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// The blocks that are guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardSettings {
     /// Nothing.
-    #[display("off")]
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
-    #[display("min={min}B,every={every}")]
     Sample {
         /// The least size in bytes.
         min: u64,
         /// One of so many.
         every: u64,
+        /// A part of the path of the library whose code asks; any code if there is none. For the whole process.
+        library: Option<&'static str>,
     },
 }
 
@@ -27,20 +26,49 @@ const DEFAULT_MIN: u64 = 4096;
 /// One of how many if that is not given.
 const DEFAULT_EVERY: u64 = 8;
 
+impl fmt::Display for GuardSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GuardSettings::Sample {
+            min,
+            every,
+            library,
+        } = self
+        else {
+            return out.write_str("off");
+        };
+        write!(out, "min={min}B,every={every}")?;
+        library.map_or(Ok(()), |library| write!(out, ",library={library}"))
+    }
+}
+
+impl GuardSettings {
+    /// The part of the path of the library whose requests alone are guarded.
+    pub fn library(self) -> Option<&'static str> {
+        match self {
+            GuardSettings::Sample { library, .. } => library,
+            GuardSettings::Off => None,
+        }
+    }
+}
+
 impl FromStr for GuardSettings {
     type Err = Expected;
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected(
-            "all, off, or min=SIZE and every=N joined by a comma, with a SIZE of 1 or more",
+            "all, off, or min=SIZE, every=N and library=TEXT joined by commas, with a SIZE of 1 or more",
         );
         if text == "off" {
             return Ok(GuardSettings::Off);
         }
         let text = if text == "all" { ALL } else { text };
-        let (mut min, mut every) = (None, None);
+        let (mut min, mut every, mut library) = (None, None, None);
         for part in text.split(',') {
             let (place, value) = match part.split_once('=') {
+                Some(("library", value)) if library.is_none() && !value.is_empty() => {
+                    library = Some(&*value.to_owned().leak());
+                    continue;
+                }
                 Some(("min", value)) => (&mut min, bytes::parse(value)),
                 Some(("every", value)) => (&mut every, value.parse().ok()),
                 _ => return Err(expected),
@@ -50,12 +78,17 @@ impl FromStr for GuardSettings {
             }
             *place = value;
         }
-        let min = min.unwrap_or(DEFAULT_MIN);
-        let every = every.unwrap_or(DEFAULT_EVERY);
+        let is_all = library.is_some();
+        let min = min.unwrap_or(if is_all { 1 } else { DEFAULT_MIN });
+        let every = every.unwrap_or(if is_all { 1 } else { DEFAULT_EVERY });
         if min == 0 || every == 0 {
             return Err(expected);
         }
-        Ok(GuardSettings::Sample { min, every })
+        Ok(GuardSettings::Sample {
+            min,
+            every,
+            library,
+        })
     }
 }
 
@@ -65,18 +98,26 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
-        for text in "all off min=64K every=10 every=3,min=1M min=1B".split(' ') {
+        for text in
+            "all off min=64K every=10 every=3,min=1M min=1B library=/a=b.so,every=2".split(' ')
+        {
             let settings: GuardSettings = text.parse().unwrap();
             assert_eq!(settings.to_string().parse(), Ok(settings));
         }
-        let sample = |min, every| Ok(GuardSettings::Sample { min, every });
+        let sample = |min, every| {
+            Ok(GuardSettings::Sample {
+                min,
+                every,
+                library: None,
+            })
+        };
         assert_eq!("all".parse(), sample(1024, 1));
         assert_eq!("min=64K".parse(), sample(65536, DEFAULT_EVERY));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 size=4K";
+        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 size=4K library= library=a,library=b";
         for text in texts.split(' ') {
             assert!(text.parse::<GuardSettings>().is_err(), "{text}");
         }

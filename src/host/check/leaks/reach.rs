@@ -109,7 +109,8 @@ pub fn find(
     unsafe {
         for range in ranges {
             // The loader takes a library's thread-local data from malloc, and keeps the address in a table of its own.
-            if range.start < range.end {
+            // One of less than a word has no words to search.
+            if range.start <= range.end {
                 search.follow(range.start);
             }
             search.search(range.start, range.end);

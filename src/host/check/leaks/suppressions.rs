@@ -159,8 +159,10 @@ const BUILT_IN_NAME: &str = "built in";
 
 /// Rules that every process has, for what published libraries are known to keep until the process ends.
 ///
-/// numba: llvmlite does not give back what LLVM has made of a compiled function when Python ends.
-const BUILT_IN: &str = "account:native library:/libllvmlite.so$";
+/// numba: llvmlite does not give back what LLVM has made of a compiled function when Python ends. cffi: a block for each C
+/// function that is used, as a comment of its source says.
+const BUILT_IN: &str =
+    "account:native library:/libllvmlite.so$\naccount:mem library:/_cffi_backend.*.so$";
 
 #[derive(Debug, Default)]
 pub struct Suppressions {
@@ -322,6 +324,16 @@ mod tests {
         }
         let built_in = Suppressions::default().with_built_in();
         assert!(built_in.matching(&facts).is_some());
+        let cffi = [("/x/_cffi_backend.cpython-313-x86_64-linux-gnu.so", "")];
+        let cffi = cffi.map(|(library, function)| Call { library, function });
+        for (account, matches) in [(Account::Mem, true), (Account::Obj, false)] {
+            let facts = Facts {
+                account,
+                calls: &cffi,
+                ..facts
+            };
+            assert_eq!(built_in.matching(&facts).is_some(), matches);
+        }
         let others = Facts {
             calls: &calls[..1],
             ..facts

@@ -17,6 +17,9 @@ pub mod lookup;
 pub mod mapped;
 mod mode;
 pub mod next;
+mod no_block;
+#[cfg(not(target_feature = "crt-static"))]
+pub mod operators;
 mod own;
 mod threads;
 

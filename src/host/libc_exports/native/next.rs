@@ -42,8 +42,9 @@ mod by_linker {
 
 pub use found::DLSYM;
 
+use super::no_block;
 use super::{Mode, mode};
-use crate::heap::{double_free, guards};
+use crate::heap::{checked_requests, double_free, guards};
 use crate::ledger::Account;
 use pyhost_os::strings::Strings;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -299,6 +300,9 @@ pub unsafe fn realloc_by(function: &Symbol<Resize>, pointer: *mut u8, size: usiz
 /// Gives a block that is not mimalloc's to a function behind the host's own; `None` if it is missing.
 fn pass_on<F: Copy, R>(real: &Symbol<F>, pointer: *mut u8, call: impl FnOnce(F) -> R) -> Option<R> {
     double_free::refuse_if_ours(pointer);
+    if checked_requests::is_on() {
+        no_block::refuse(pointer);
+    }
     resolve();
     if mode() == Mode::Off {
         return real.get().map(call);

@@ -5,8 +5,10 @@
 #![allow(unsafe_code)]
 
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
-use crate::{heap::checked_blocks, ledger::Account};
-use pyo3::ffi::PyMemAllocatorEx;
+use crate::descriptor::notice;
+use crate::heap::{call_site::native_stacks, checked_blocks};
+use crate::ledger::{Account, index::MEM, index::RAW};
+use pyo3::ffi::{self, PyMemAllocatorEx};
 use std::ptr::null_mut;
 
 /// The tables of each domain: of CPython's hooks, and beneath them.
@@ -36,11 +38,13 @@ fn next<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
 }
 
 extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
+    look_for_gil::<A>("Malloc");
     let function = |table: &PyMemAllocatorEx| Some(table.malloc?(table.ctx, size));
     next::<A>().and_then(function).unwrap_or(null_mut())
 }
 
 extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
+    look_for_gil::<A>("Calloc");
     let function = |table: &PyMemAllocatorEx| Some(table.calloc?(table.ctx, count, size));
     next::<A>().and_then(function).unwrap_or(null_mut())
 }
@@ -59,8 +63,21 @@ extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
     }
 }
 
+/// Names the calls of a thread that has no right to the domain, for which CPython's hooks are about to end the process.
+fn look_for_gil<const A: usize>(function: &str) {
+    // SAFETY: any thread may ask.
+    if A != RAW && unsafe { ffi::PyGILState_Check() } == 0 {
+        let domain = if A == MEM { "PyMem" } else { "PyObject" };
+        notice(format_args!(
+            "{domain}_{function}(): called without the GIL"
+        ));
+        native_stacks::report(0, 0);
+    }
+}
+
 /// The table to call for a block that was made before, which is looked at first if the table is that of the hooks.
 fn looked<const A: usize>(pointer: Pointer, is_realloc: bool) -> Option<&'static PyMemAllocatorEx> {
+    look_for_gil::<A>(if is_realloc { "Realloc" } else { "Free" });
     let table = next_for::<A>(pointer)?;
     let kept = TABLES[A].get();
     if kept.is_some_and(|[hooks, _]| std::ptr::eq(hooks, table)) {

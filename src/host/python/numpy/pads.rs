@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::stores::{Free, Reallocate, Store};
+use crate::heap::call_site::native_stacks;
 use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use crate::heap::{array_blocks, checked_blocks};
 use crate::{cpython::frames, descriptor::Descriptor};
@@ -119,6 +120,8 @@ fn fail(pointer: *mut u8, record: &Record, what: &str, damage: Option<(isize, u8
     }
     let _ = writeln!(out);
     out.flush();
+    // SAFETY: what NumPy gave back; the block begins with the record.
+    native_stacks::report(unsafe { checked_blocks::calls_of(pointer.sub(lead())) }, 0);
     // SAFETY: a text that ends in a zero byte.
     unsafe { ffi::Py_FatalError(c"pyhost: array data was damaged".as_ptr()) }
 }
