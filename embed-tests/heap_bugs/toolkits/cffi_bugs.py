@@ -21,6 +21,7 @@ ffi.set_source("_cffi_bugs", """
     #include <string.h>
     static void write_at(void *block, long offset) { ((volatile char *)block)[offset] = 'X'; }
     static int read_at(void *block, long offset) { return ((volatile char *)block)[offset]; }
+    void *PyMem_RawMalloc(size_t size); /* not in the limited API of before 3.13 */
     static void *from_python(size_t size) { return PyMem_RawMalloc(size); }
     static char *duplicate(char *text) { return strdup(text); }
     static void *kept;

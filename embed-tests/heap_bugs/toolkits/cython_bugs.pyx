@@ -59,7 +59,7 @@ cdef double sum_of(double[:] numbers, Py_ssize_t count) noexcept:
 
 def read_memoryview():
     import numpy
-    sum_of(numpy.zeros(1000), 1001)
+    return sum_of(numpy.zeros(1000), 1001)
 
 
 def under_malloc():
