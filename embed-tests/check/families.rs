@@ -165,6 +165,6 @@ assert ctypes.CDLL('{}').cpp_bug(b'array-deleted') == 0",
     );
     let run = Run::host().env("LD_PRELOAD", &library).arg("--debug-hooks");
     let outcome = run.code(&code).ok();
-    let line = "pyhost: --debug-hooks, --guard: a preloaded library has a C++ runtime; a block of operator new that free takes is not found, nor the reverse\n";
+    let line = "pyhost: --debug-hooks, --guard: a preloaded library has a C++ runtime; a block of operator new that is freed by free, or the reverse, is not found\n";
     assert_eq!(outcome.stderr, line);
 }

@@ -644,7 +644,7 @@ pub fn add_pending_call<F: Pending>(_: F) -> bool {
     unsafe { ffi::Py_AddPendingCall(Some(call::<F>), null_mut()) == 0 }
 }
 
-/// Lets `F` refuse what Python forks from now on: `os.fork` raises OSError, of ENOMEM. Once, in the main interpreter.
+/// Lets `F` refuse forks of Python's: `os.fork` then raises OSError with ENOMEM. Once, in the main interpreter.
 pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
     unsafe extern "C" {
         fn PySys_AddAuditHook(
@@ -652,7 +652,7 @@ pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
             data: *mut c_void,
         ) -> c_int;
     }
-    unsafe extern "C" fn hear<F: Fn() -> bool + Copy>(
+    unsafe extern "C" fn on_event<F: Fn() -> bool + Copy>(
         event: *const c_char,
         _: *mut PyObject,
         _: *mut c_void,
@@ -669,8 +669,8 @@ pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
         -1
     }
     // SAFETY: a function of the executable, with the GIL.
-    if unsafe { PySys_AddAuditHook(hear::<F>, null_mut()) } != 0 {
-        // SAFETY: as above. A hook of another's kept it out.
+    if unsafe { PySys_AddAuditHook(on_event::<F>, null_mut()) } != 0 {
+        // SAFETY: as above. Another hook has refused this one.
         unsafe { ffi::PyErr_Clear() };
     }
 }

@@ -93,29 +93,12 @@ mod tests {
 
     #[test]
     fn units_are_those_of_coreutils() {
-        for (text, bytes) in [
-            ("0", Some(0)),
-            ("512", Some(512)),
-            ("7B", Some(7)),
-            ("64K", Some(65536)),
-            ("64KiB", Some(65536)),
-            ("64KB", Some(64000)),
-            ("1.5M", Some(1_572_864)),
-            ("2GB", Some(2_000_000_000)),
-            ("1T", Some(1 << 40)),
-            ("1.5", None),
-            ("", None),
-            ("M", None),
-            (".", None),
-            ("1.2.3M", None),
-            ("64m", None),
-            ("-1", None),
-            ("99999999T", None),
-            ("9999999.9T", None),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-        ] {
-            assert_eq!(parse(text), bytes, "{text}");
+        let sizes = "0=0 512=512 7B=7 64K=65536 64KiB=65536 64KB=64000 1.5M=1572864 2GB=2000000000 1T=1099511627776 \
+            18446744073709551615=18446744073709551615 \
+            1.5=none =none M=none .=none 1.2.3M=none 64m=none -1=none 99999999T=none 9999999.9T=none 18446744073709551616=none";
+        for size in sizes.split(' ') {
+            let (text, bytes) = size.split_once('=').unwrap();
+            assert_eq!(parse(text), bytes.parse().ok(), "{text}");
         }
     }
 

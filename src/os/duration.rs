@@ -38,29 +38,13 @@ mod tests {
         let milliseconds = |text: &str, default| {
             parse(text, default, bounds.clone()).map(|duration| duration.as_millis())
         };
-        for (text, expected) in [
-            ("1000us", Some(1)),
-            ("10ms", Some(10)),
-            ("0.5s", Some(500)),
-            ("1m", Some(60_000)),
-            ("1min", Some(60_000)),
-            ("1h", Some(3_600_000)),
-            ("61m", None),
-            ("0.9ms", None),
-            ("99999999999999999999999h", None),
-            ("10", None),
-            ("", None),
-            ("ms", None),
-            ("-1s", None),
-            ("nans", None),
-            ("1 s", None),
-            ("1d", None),
-            ("10msx", None),
-            ("1e3", None),
-            (".", None),
-        ] {
-            assert_eq!(milliseconds(text, None), expected, "{text}");
+        let durations = "1000us=1 10ms=10 0.5s=500 1m=60000 1min=60000 1h=3600000 61m=none 0.9ms=none \
+            99999999999999999999999h=none 10=none =none ms=none -1s=none nans=none 1d=none 10msx=none 1e3=none .=none";
+        for duration in durations.split(' ') {
+            let (text, expected) = duration.split_once('=').unwrap();
+            assert_eq!(milliseconds(text, None), expected.parse().ok(), "{text}");
         }
+        assert_eq!(milliseconds("1 s", None), None);
         assert_eq!(milliseconds("1.5", Some("s")), Some(1500));
         assert_eq!(milliseconds("1.5m", Some("s")), Some(90_000));
     }

@@ -421,29 +421,4 @@ mod tests {
             assert_eq!(lines, [&b"ab"[..], b"", b"cdefg"]);
         }
     }
-
-    #[test]
-    fn a_file_is_written_read_and_closed_when_dropped() {
-        let folder = std::env::temp_dir().join(format!("pyhost-file-{}", std::process::id()));
-        let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();
-        let file = Fd::open(&path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL).unwrap();
-        assert_eq!(write_at(&file, b"hello", 2), Ok(5));
-        let mut bytes = [1; 16];
-        assert_eq!(read_at(&file, &mut bytes, 0), Ok(7));
-        assert_eq!(&bytes[..8], b"\0\0hello\x01");
-        assert_eq!(read(&file, &mut bytes[..3]), Ok(3));
-        assert_eq!(position(&file), Some(3));
-        truncate(&file, 4).unwrap();
-        let found = status(&file).unwrap();
-        assert_eq!((found.st_size, found.st_mode & 0o777), (4, 0o600));
-        let copy = Fd::copy(&file, 100).unwrap();
-        assert!(copy.as_raw_fd() >= 100);
-        assert_eq!(identity(&copy), identity(&file));
-        let number = copy.as_raw_fd();
-        drop(copy);
-        assert!(!is_open(number) && identity(&number).is_none());
-        assert_eq!(read(&number, &mut bytes), Err(Errno(libc::EBADF)));
-        unlink(&path).unwrap();
-        assert_eq!(Fd::open(&path, libc::O_RDONLY), Err(Errno(libc::ENOENT)));
-    }
 }

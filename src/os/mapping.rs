@@ -491,30 +491,6 @@ impl<T: FromZeros> DerefMut for Mapped<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering::Relaxed;
-
-    #[test]
-    fn mapped_values_are_zero_at_first_and_keep_what_is_stored() {
-        for mut list in
-            [Mapped::<u64>::private(1000), Mapped::reserve(1000)].map(|list| list.unwrap())
-        {
-            assert_eq!(list.len(), 1000);
-            assert!(list.iter().all(|&value| value == 0));
-            list[999] = 7;
-            assert_eq!(list.iter().sum::<u64>(), 7);
-            assert_eq!(list.addresses().len(), 8000);
-            list.leak()[0] = 1;
-        }
-    }
-
-    #[test]
-    fn values_of_several_processes_are_changed_through_shared_references() {
-        let list = Shared::<AtomicU64>::new(1000).unwrap();
-        list[999].store(7, Relaxed);
-        assert_eq!(list.iter().map(|value| value.load(Relaxed)).sum::<u64>(), 7);
-        assert_eq!(list.addresses().len(), 8000);
-        assert_eq!(list.leak()[999].load(Relaxed), 7);
-    }
 
     #[test]
     #[cfg(not(miri))]
@@ -522,7 +498,11 @@ mod tests {
         let page = page_size() as usize;
         // More than one question's worth, of which a part was never touched.
         let mut mapping = Mapping::reserve(10_000 * page).unwrap();
-        assert!(advise_no_huge_pages(&mapping));
+        assert!(advise_huge_pages(
+            mapping.start().as_ptr(),
+            mapping.bytes(),
+            false
+        ));
         assert_eq!(resident_bytes(mapping.addresses()), 0);
         mapping.clear(0..page);
         mapping.clear(4095 * page..4097 * page);
@@ -533,24 +513,6 @@ mod tests {
         let gone = mapping.addresses();
         drop(mapping);
         assert_eq!(resident_bytes(gone), 0);
-    }
-
-    fn advise_no_huge_pages(mapping: &Mapping) -> bool {
-        advise_huge_pages(mapping.start().as_ptr(), mapping.bytes(), false)
-    }
-
-    #[test]
-    fn pages_that_were_given_back_read_as_zeros() {
-        let page = page_size() as usize;
-        let mut mapping = Mapping::reserve(3 * page).unwrap();
-        // SAFETY: bytes of the mapping, which this test alone uses.
-        unsafe {
-            mapping.start().write_bytes(9, 3 * page);
-            assert!(mapping.give_back(page..2 * page));
-            let bytes = slice::from_raw_parts(mapping.start().as_ptr(), 3 * page);
-            assert!(bytes[page..2 * page].iter().all(|&byte| byte == 0));
-            assert_eq!((bytes[page - 1], bytes[2 * page]), (9, 9));
-        }
     }
 
     #[test]

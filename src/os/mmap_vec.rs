@@ -45,8 +45,11 @@ impl<T: Copy> MmapVec<T> {
         let length = self.length + items.len();
         let capacity = self.capacity();
         let larger = length.max(2 * capacity).max(FIRST / size_of::<T>());
-        if length > capacity && !self.grow(larger) {
-            return false;
+        if length > capacity {
+            let Some(larger) = self.with_room(larger) else {
+                return false;
+            };
+            *self = larger;
         }
         if let Some(memory) = &mut self.memory {
             for (place, item) in memory[self.length..length].iter_mut().zip(items) {
@@ -86,11 +89,6 @@ impl<T: Copy> MmapVec<T> {
         }
         let (memory, length) = (Some(larger), self.length);
         Some(MmapVec { memory, length })
-    }
-
-    fn grow(&mut self, capacity: usize) -> bool {
-        let larger = self.with_room(capacity);
-        larger.map(|larger| *self = larger).is_some()
     }
 
     fn capacity(&self) -> usize {

@@ -208,26 +208,6 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
 }
 
 #[test]
-fn equal_stacks_are_one_site_and_stacks_are_given_innermost_first() {
-    let mut samples = Samples::new(1, 9);
-    let deep = (1..=500).map(|line| call("deep.py", "again", line));
-    let deep: Vec<Call<'_>> = deep.collect();
-    for address in 0..100 {
-        samples.add_at(block(address, 0, whole(10)), &deep[address % 2..]);
-        samples.add_at(block(1000 + address, 1, whole(10)), &[]);
-    }
-    let sites: Vec<Site> = samples.sites().collect();
-    let lines = sites.iter().map(|site| {
-        let lines = samples.calls(*site).map(|call| call.line);
-        lines.collect::<Vec<_>>()
-    });
-    let expected = [(1..=500).collect(), vec![], (2..=500).collect()];
-    assert_eq!(lines.collect::<Vec<_>>(), expected);
-    assert_eq!(samples.sum(sites[1], View::Live).blocks(), 100);
-    assert_eq!(samples.bytes(View::Live), [500, 1000, 500]);
-}
-
-#[test]
 fn the_peak_is_that_of_the_total_and_can_start_anew() {
     let mut samples = Samples::new(1, 9);
     let add = |samples: &mut Samples, address, bytes, total| {
@@ -315,48 +295,6 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     );
     process.samples.count_dropped();
     assert_eq!(published_words(&process.samples)[5], 1);
-}
-
-#[test]
-fn no_words_make_the_reader_panic_or_go_on_for_ever() {
-    let mut process = Process::new(2000, 1);
-    process.samples.publish_by(anonymous);
-    process.live(&mut Random(5));
-    let whole = published_words(&process.samples);
-    let mut random = Random(9);
-    for round in 0..if cfg!(miri) { 5 } else { 3000 } {
-        let mut words = whole.clone();
-        for _ in 0..1 + round % 40 {
-            let place = 1 + random.below(if round % 2 == 0 { 64 } else { whole.len() - 1 });
-            let near = words[place].wrapping_add(random.below(3) as u64);
-            words[place] = [0, 1, near, u64::MAX, random.number()][random.below(5)];
-        }
-        words.truncate(whole.len() - random.below(2) * random.below(whole.len()));
-        let Some(samples) = published::read(&words) else {
-            continue;
-        };
-        for site in samples.sites() {
-            let calls = samples.calls(site).count();
-            let sum = samples.sum(site, View::Grown);
-            assert!(calls < words.len() && sum.error_bytes(samples.interval) >= 0);
-            assert!(samples.age_seconds(site).is_none_or(|age| age >= 0.0));
-            samples.thread_of(site);
-        }
-    }
-}
-
-#[test]
-fn distances_have_the_mean_that_is_asked_for() {
-    let mut chance = Chance::new(3);
-    for interval in [2, 1000, 1 << 20] {
-        const TIMES: u32 = if cfg!(miri) { 4000 } else { 20_000 };
-        let sum: i64 = (0..TIMES).map(|_| chance.distance(interval)).sum();
-        // Each is cut to a whole number, half a byte less in the mean.
-        let mean = sum as f64 / f64::from(TIMES) + 0.5;
-        let off = mean / interval as f64 - 1.0;
-        assert!(off.abs() < 0.05, "{interval}: {mean}");
-    }
-    assert_eq!(chance.distance(1), 0);
 }
 
 #[test]

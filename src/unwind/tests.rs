@@ -44,18 +44,6 @@ fn the_callers_are_found_up_to_the_start_of_the_thread() {
     assert!(ends.is_sorted(), "{ends:?}");
 }
 
-#[test]
-fn a_walk_by_rules_that_are_known_finds_what_the_first_one_found() {
-    #[inline(never)]
-    fn twice() -> [Vec<Call>; 2] {
-        [0, 1].map(std::hint::black_box(|_| calls()))
-    }
-    let thread = std::thread::spawn(twice);
-    let [first, second] = thread.join().unwrap();
-    assert!(first.len() > 4, "{first:?}");
-    assert_eq!(outline(&first), outline(&second));
-}
-
 // A function that has its caller's stack pointer in rbx alone, as one that aligns its stack may, calls its second argument
 // with the first.
 std::arch::global_asm!(

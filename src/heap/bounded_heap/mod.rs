@@ -543,14 +543,4 @@ mod tests {
             assert_eq!(range_for(size), range, "{size}");
         }
     }
-
-    #[test]
-    fn addresses_outside_the_region_have_no_slices() {
-        // A unit test has no region.
-        assert_eq!(slices_of(0x10000, 0x10000), None);
-        assert_eq!(figures(), None);
-        assert_eq!(lock(), Err(RegionError::NoRegion));
-        assert_eq!(use_huge_pages(), Err(RegionError::NoRegion));
-        assert!(has_room_for_a_thread());
-    }
 }

@@ -29,9 +29,9 @@ const TRIES: usize = 64;
 
 struct Table {
     read: Reader,
-    tell: Reporter,
+    write: Reporter,
     /// Whether one of some calls is of the library that guards are for.
-    judge: fn(&[usize]) -> bool,
+    is_of_library: fn(&[usize]) -> bool,
     /// By hash: its upper half, and in the lower half the number; 0 for none.
     index: &'static [AtomicU64],
     /// A stack's number is the place of its length.
@@ -43,14 +43,14 @@ struct Table {
 static TABLE: OnceLock<Table> = OnceLock::new();
 
 /// Begins to keep stacks. Once; false if the system gives no memory.
-pub fn start(read: Reader, tell: Reporter, judge: fn(&[usize]) -> bool) -> bool {
+pub fn start(read: Reader, write: Reporter, is_of_library: fn(&[usize]) -> bool) -> bool {
     let (Some(index), Some(words)) = (Mapped::reserve(STACKS), Mapped::reserve(WORDS)) else {
         return false;
     };
     let table = Table {
         read,
-        tell,
-        judge,
+        write,
+        is_of_library,
         index: index.leak(),
         words: words.leak(),
         used: AtomicUsize::new(1), // no stack has the number 0
@@ -62,7 +62,7 @@ pub fn start(read: Reader, tell: Reporter, judge: fn(&[usize]) -> bool) -> bool 
 /// Writes the calls of the calling thread, and those that allocated and freed a block, if stacks are kept.
 pub fn report(made: CallsNumber, freed: CallsNumber) {
     if let Some(table) = TABLE.get() {
-        (table.tell)(made, freed);
+        (table.write)(made, freed);
     }
 }
 
@@ -71,7 +71,7 @@ pub fn is_of_library() -> bool {
     let mut room = [0; MOST];
     TABLE.get().is_some_and(|table| {
         let count = (table.read)(&mut room).min(MOST);
-        (table.judge)(&room[..count])
+        (table.is_of_library)(&room[..count])
     })
 }
 
@@ -174,8 +174,8 @@ mod tests {
         let leaked = |length| &*Mapped::reserve(length).unwrap().leak();
         Table {
             read: |_| 0,
-            tell: |_, _| {},
-            judge: |_| false,
+            write: |_, _| {},
+            is_of_library: |_| false,
             index: leaked(STACKS),
             words: leaked(words),
             used: AtomicUsize::new(1),

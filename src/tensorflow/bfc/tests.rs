@@ -7,8 +7,8 @@ use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
 use super::{BINS, Bfc, BinStatistics, GRANULE, Statistics, can_give_back, reserved::LAZY_BYTES};
 use pyhost_testing::Random;
+use std::collections::HashSet;
 use std::ptr::{NonNull, null_mut};
-use std::{collections::HashSet, sync::Mutex};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -600,54 +600,6 @@ fn locked_pages_are_zeroed_by_stores() {
     }
 }
 
-/// Blocks of all sizes come and go by chance, about 160 MiB of them live.
-fn steady_use(region: usize, steps: usize) {
-    let mut bfc = reserve(region, region);
-    let mut random = Random(42);
-    let mut live: Vec<*mut u8> = Vec::new();
-    let mut samples = Vec::new();
-    for step in 0..steps {
-        // A push towards the target from either side.
-        let is_below = bfc.counts.live_bytes < 160 * MIB as u64;
-        if live.is_empty() || random.below(100) < if is_below { 60 } else { 40 } {
-            let bytes = size(&mut random, 20);
-            live.extend(bfc.allocate(bytes, false).map(|block| block.as_ptr()));
-        } else {
-            let index = random.below(live.len());
-            assert!(bfc.free(live.swap_remove(index)).is_some());
-        }
-        // The start, while the region fills, is left out.
-        if step >= steps / 20 && step % 500 == 0 {
-            let sums = bfc.statistics();
-            samples.push([sums.fragmentation(), sums.free_chunks as f64]);
-        }
-    }
-    bfc.check();
-    bfc.check_map();
-    let (first, second) = samples.split_at(samples.len() / 2);
-    let mean = |half: &[[f64; 2]], figure: usize| {
-        half.iter().map(|sample| sample[figure]).sum::<f64>() / half.len() as f64
-    };
-    let [fragmentation, free_chunks] = [0, 1].map(|it| (mean(first, it), mean(second, it)));
-    assert!(
-        fragmentation.1 <= fragmentation.0 + 0.05,
-        "{fragmentation:?}"
-    );
-    assert!(free_chunks.1 <= free_chunks.0 * 1.1, "{free_chunks:?}");
-    for block in live {
-        assert!(bfc.free(block).is_some());
-    }
-    assert_eq!(layout(&bfc), [(0, region, false)]);
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "two million operations")]
-fn fragmentation_stays_where_it_is_in_a_long_run() {
-    // With room to spare, and so tight that there is hardly a place for large blocks.
-    steady_use(256 * MIB, 1_000_000);
-    steady_use(172 * MIB, 1_000_000);
-}
-
 #[test]
 #[cfg_attr(miri, ignore = "60,000 blocks")]
 fn the_trees_stay_shallow_whatever_the_order() {
@@ -705,6 +657,3 @@ fn the_map_shows_bins_chunks_and_sums() {
     bfc.map().write(&[], &mut short).unwrap();
     assert_eq!(short.lines().count(), 4 + 4);
 }
-
-/// Threads may share a region behind a lock.
-static _REGION: Mutex<Option<Bfc>> = Mutex::new(None);

@@ -241,9 +241,7 @@ impl Record {
         let byte = |index| unsafe { self.start().add(index).read_volatile() };
         out_of_bounds::damage_of_hooks(self.size(), are_laid, byte)
     }
-}
 
-impl Record {
     fn family(&self) -> Family {
         Family::at(self.made.rest.load(Relaxed))
     }
@@ -340,12 +338,11 @@ impl Wrong {
 
 /// Ends the process for a pointer to a guarded block that cannot be freed.
 fn refuse_wrong(record: &Record, pointer: *mut u8, function: &str, wrong: Wrong) -> ! {
-    let (freed, what) = match wrong {
+    let (freed, [what, maker]) = match wrong {
         Wrong::Freed => (record.freed.get(), ["freed before", ""]),
         Wrong::Inside => (CallSite::default(), ["which does not start there", ""]),
         Wrong::Family => (CallSite::default(), ["made by ", record.family().other()]),
     };
-    let [what, maker] = what;
     let at = freed.after("at");
     let what = format_args!("{function}: invalid pointer {pointer:p}: {record}, {what}{maker}{at}");
     refuse_block(what, record.made.get(), freed)

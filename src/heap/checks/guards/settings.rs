@@ -1,14 +1,17 @@
 //! Which blocks `--guard` asks to be guarded.
 
 use crate::bytes::{self, Expected};
-use std::{fmt, str::FromStr};
+use derive_more::Display;
+use std::str::FromStr;
 
 /// The blocks that are guarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum GuardSettings {
     /// Nothing.
+    #[display("off")]
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
+    #[display("min={min}B,every={every}{}", library.map_or(String::new(), |it| format!(",library={it}")))]
     Sample {
         /// The least size in bytes.
         min: u64,
@@ -25,21 +28,6 @@ const ALL: &str = "min=1K,every=1";
 const DEFAULT_MIN: u64 = 4096;
 /// One of how many if that is not given.
 const DEFAULT_EVERY: u64 = 8;
-
-impl fmt::Display for GuardSettings {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GuardSettings::Sample {
-            min,
-            every,
-            library,
-        } = self
-        else {
-            return out.write_str("off");
-        };
-        write!(out, "min={min}B,every={every}")?;
-        library.map_or(Ok(()), |library| write!(out, ",library={library}"))
-    }
-}
 
 impl GuardSettings {
     /// The part of the path of the library whose requests alone are guarded.

@@ -1,7 +1,7 @@
 //! Pointers that are given to `free` and lead to no block of any allocator's, where blocks are checked.
 
 use crate::cpython::native_calls;
-use crate::heap::double_free;
+use crate::heap::{double_free, thread_number};
 use crate::process::{loaded, maps};
 use pyhost_os::terminal_text::Plain;
 
@@ -24,13 +24,16 @@ pub fn refuse(pointer: *mut u8) {
         refuse_part(pointer, format_args!("the code or static data of {path}"));
     }
     let mut room = [0; ROOM];
-    let here = room.as_ptr().addr();
+    // libc's description of a thread is above its stack. The system may merge the map with others, which are above that.
+    let (here, top) = (room.as_ptr().addr(), thread_number());
     let _ = maps::each_range(&mut room, |mapping| {
         let holds = |address| (mapping.start..mapping.end).contains(&address);
         match mapping.name {
             _ if !holds(address) => {}
             b"[stack]" => refuse_part(pointer, format_args!("the stack of the first thread")),
-            _ if holds(here) => refuse_part(pointer, format_args!("the stack of this thread")),
+            _ if holds(here) && holds(top) && address < top => {
+                refuse_part(pointer, format_args!("the stack of this thread"))
+            }
             name @ [b'/', ..] => refuse_part(pointer, format_args!("a map of {}", shown(name))),
             _ => {}
         }

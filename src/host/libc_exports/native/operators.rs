@@ -23,8 +23,8 @@ pub fn start() {
     }
     if !libc_itself::find_beside(NAME).is_null() {
         return notice(format_args!(
-            "--debug-hooks, --guard: a preloaded library has a C++ runtime; a block of operator new that free takes is not \
-             found, nor the reverse"
+            "--debug-hooks, --guard: a preloaded library has a C++ runtime; a block of operator new that is freed by free, \
+             or the reverse, is not found"
         ));
     }
     let names = include_str!("../../exports.txt").split_whitespace();

@@ -272,6 +272,12 @@ mod tests {
         let mut end = 0;
         for range in table.ranges() {
             assert!(range.start >= end && range.end > range.start);
+            let before = range.start.checked_sub(1).and_then(|page| seen[page]);
+            assert_ne!(
+                before,
+                Some((range.caller, range.writable)),
+                "two ranges of one"
+            );
             end = range.end;
             for page in &mut seen[range.start..range.end] {
                 *page = Some((range.caller, range.writable));
@@ -335,18 +341,6 @@ mod tests {
                 check_copies(&table);
             }
         }
-    }
-
-    #[test]
-    fn neighbours_of_one_place_are_one_range() {
-        let mut memory = [Range::zeroed(); 4];
-        let mut table = Table::new(&mut memory);
-        let range = |start, end, caller| range(start, end, caller, true);
-        for (start, end) in [(0, 1), (2, 3), (1, 2), (3, 9)] {
-            assert!(table.put(range(start, end, 7)));
-        }
-        assert!(table.put(range(9, 10, 8)));
-        assert_eq!(table.ranges(), [range(0, 9, 7), range(9, 10, 8)]);
     }
 
     #[test]

@@ -18,9 +18,9 @@ _clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_
 # pymalloc's arenas hold blocks of obj: their bytes would count twice.
 _BESIDE = "arena"
 _MOST_ROWS = 10
-# What grows is called on for so many calls, seconds, or bytes of growth: a cache that is emptied in batches is none of a leak's.
+# If something grows, so many more calls are made, in so many seconds, for so many bytes: a cache that is emptied in batches is no leak.
 _CALLS, _SECONDS, _BYTES = 1024, 2.0, 64 << 20
-# Objects whose references grow, and types, of which it is looked for who holds them: a look at the whole heap each.
+# Objects whose references grow, and types, whose holders are searched for: each search looks at the whole heap.
 _MOST_SUSPECTS, _MOST_HELD = 20, 3
 # A free-threaded Python counts references of a type in each thread.
 _COUNTS_REFERENCES = "t" not in getattr(sys, "abiflags", "")
