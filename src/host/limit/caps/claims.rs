@@ -132,7 +132,9 @@ pub fn refuses_fork() -> bool {
     }
     let claim = || shares.claim(entry, LEAST_PART, LEAST_PART, shares.cap()) > 0;
     let frees = || free_ended(shares, entry, true);
-    if shares.is_full() && !frees() || !claim() && !(frees() && claim()) {
+    let has_room = !shares.is_full() || frees();
+    let is_claimed = has_room && (claim() || frees() && claim());
+    if !is_claimed {
         return true;
     }
     let owner = shares.owner(entry);
