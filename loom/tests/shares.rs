@@ -107,3 +107,25 @@ fn the_share_of_one_that_has_ended_is_freed_once() {
         assert_eq!(page.shares().sum(), (own + 1) * UNIT);
     });
 }
+
+#[test]
+fn a_child_takes_nothing_of_a_process_that_has_its_parents_entry() {
+    model(|| {
+        let page = page();
+        assert_eq!(page.claim(3, 1, 1), 1);
+        let parent = page.shares().owner(4);
+        let other = spawn({
+            let page = page.clone();
+            move || {
+                // Once more if the entry changed meanwhile.
+                let frees = || page.shares().free_ended(0, |id, _| id != 3);
+                let _ = frees() || frees();
+                let entry = page.shares().enter(4, 1);
+                entry.map(|entry| page.claim(entry - 1, 1, 1))
+            }
+        });
+        let passed = page.shares().pass(4, parent, 2, UNIT);
+        assert_eq!(other.join(), Some(1));
+        assert_eq!(page.shares().sum(), UNIT + passed);
+    });
+}

@@ -644,7 +644,7 @@ pub fn add_pending_call<F: Pending>(_: F) -> bool {
     unsafe { ffi::Py_AddPendingCall(Some(call::<F>), null_mut()) == 0 }
 }
 
-/// Lets `F` refuse forks of Python's: `os.fork` then raises OSError with ENOMEM. Once, in the main interpreter.
+/// Lets `F` refuse each later `os.fork` and `os.forkpty`, which then raises OSError with ENOMEM. Once, in the main interpreter.
 pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
     unsafe extern "C" {
         fn PySys_AddAuditHook(
@@ -670,7 +670,7 @@ pub fn watch_forks<F: Fn() -> bool + Copy>(_gil: Gil<'_>, _: F) {
     }
     // SAFETY: a function of the executable, with the GIL.
     if unsafe { PySys_AddAuditHook(on_event::<F>, null_mut()) } != 0 {
-        // SAFETY: as above. Another hook has refused this one.
+        // SAFETY: as above. Another hook refused this one.
         unsafe { ffi::PyErr_Clear() };
     }
 }

@@ -195,8 +195,7 @@ pub fn choose(
         more => format!(" and {more} more"),
     };
     Err(Failure(format!(
-        "process id {id} is ambiguous in {}: {}{more}; expected one of these names, or a file",
-        directories,
+        "process id {id} is ambiguous in {directories}: {}{more}; expected one of these names, or a file",
         named.join(", ")
     )))
 }
@@ -204,10 +203,8 @@ pub fn choose(
 /// The file of a process: of the host that runs, else of the one that was killed last.
 pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Failure> {
     let here = Here::find();
-    let found = directories
-        .all_files()
-        .into_iter()
-        .filter(|entry| name.fits(&entry.identity));
+    let found = directories.all_files().into_iter();
+    let found = found.filter(|entry| name.fits(&entry.identity));
     let (alive, ended): (Vec<_>, Vec<_>) = found.partition(|entry| entry.is_alive(&here));
     let candidates = match alive.is_empty() {
         true => ended,
@@ -216,8 +213,7 @@ pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Fail
     match choose(name.id, candidates, directories)? {
         Some(entry) => Ok(entry.path),
         None => Err(Failure(format!(
-            "no host with process id {name} in {}; expected one that was started with --live",
-            directories
+            "no host with process id {name} in {directories}; expected one that was started with --live"
         ))),
     }
 }
@@ -230,41 +226,14 @@ pub fn path_of(word: &str, directories: &Directories) -> Result<PathBuf, Failure
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_named_by_its_id_and_where_need_be_its_namespace() {
-        let name = |text: &str| text.parse::<Pid>().ok().map(|name| name.to_string());
-        assert_eq!(name("17").as_deref(), Some("17"));
-        assert_eq!(name("4026532198:1").as_deref(), Some("4026532198:1"));
-        for bad in ["", "a", "1:a", "a:1", ":1", "1:", "1:2:3", "-1:1"] {
-            assert_eq!(name(bad), None, "{bad}");
-        }
-        let entry = |namespace: u64, start: u64| {
-            let path = PathBuf::from(format!("b-{namespace}-1-{start}.live"));
-            let identity = Identity::of_file_name(path.to_str().unwrap()).unwrap();
-            Entry { path, identity }
-        };
-        let one: Pid = "1".parse().unwrap();
-        let of_second: Pid = "2:1".parse().unwrap();
-        assert!(one.fits(&entry(2, 5).identity) && of_second.fits(&entry(2, 5).identity));
-        assert!(!of_second.fits(&entry(3, 5).identity));
-        let chosen = |entries: Vec<Entry>| {
-            choose(1, entries, &Directories::These(Vec::new()))
-                .ok()
-                .flatten()
-        };
-        assert!(chosen(vec![]).is_none());
-        let last = chosen(vec![entry(2, 5), entry(2, 9), entry(2, 7)]).unwrap();
-        assert_eq!(last.identity.start_ticks, 9);
-        let several = choose(
-            1,
-            vec![entry(2, 5), entry(3, 1)],
-            &Directories::These(Vec::new()),
-        );
-        let Failure(text) = several.err().unwrap();
-        assert!(text.contains("2:1 (), 3:1 ()"), "{text}");
-    }
+#[test]
+fn of_the_files_of_a_process_the_last_is_chosen() {
+    let entry = |start: u64| {
+        let path = PathBuf::from(format!("b-2-1-{start}.live"));
+        let identity = Identity::of_file_name(path.to_str().unwrap()).unwrap();
+        Entry { path, identity }
+    };
+    let nowhere = Directories::These(Vec::new());
+    let last = choose(1, [5, 9, 7].map(entry).into(), &nowhere);
+    assert!(last.is_ok_and(|last| last.unwrap().identity.start_ticks == 9));
 }

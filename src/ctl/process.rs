@@ -93,19 +93,16 @@ pub fn all() -> HashMap<i32, Process> {
         let start = directory::start_if_it_runs(&stat)?;
         let seconds = (uptime - start as f64 / ticks_per_second) as u64;
         let parent = small_file::number(stat_fields(&stat).nth(1)?)?;
-        Some((
-            id,
-            Process {
-                parent,
-                start,
-                seconds,
-            },
-        ))
+        let process = Process {
+            parent,
+            start,
+            seconds,
+        };
+        Some((id, process))
     };
     let found = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    found
-        .filter_map(|entry| process(entry.file_name()))
-        .collect()
+    let processes = found.filter_map(|entry| process(entry.file_name()));
+    processes.collect()
 }
 
 /// The id, in the caller's pid namespace, of the process of an identity, which may be of a namespace below that.

@@ -148,17 +148,16 @@ fn shown(call: &NativeLine<'_>, places: &[Place]) -> Vec<(String, bool)> {
     };
     let line = |(index, place): (usize, &Place)| {
         let function = plain(&place.function);
-        let place_function = place.function.clone();
         let source = match &place.source {
             Some((file, line)) => format!(" at {}:{line}", plain(file)),
             None => String::new(),
         };
-        let place = match index == last {
+        let end = match index == last {
             true => format!("{}+{:#x}{build_id}", plain(call.library), call.offset),
             false => "inlined".to_owned(),
         };
-        let text = format!("{}{function}{source} ({place})\n", call.indent);
-        (text, is_of_runtime(&place_function))
+        let text = format!("{}{function}{source} ({end})\n", call.indent);
+        (text, is_of_runtime(&place.function))
     };
     places.iter().enumerate().map(line).collect()
 }

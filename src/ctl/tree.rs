@@ -87,10 +87,8 @@ pub fn run(options: &TreeOptions, directories: &Directories) -> Result<(), Failu
         let look = Instant::now();
         let sums = take(look_at(options.pid, directories)?, &mut seen);
         let seconds = (look - begin).as_secs_f64();
-        for (most, bytes) in most
-            .iter_mut()
-            .zip([sums.live, sums.memory.map_or(0, |it| it.proportional)])
-        {
+        let now = [sums.live, sums.memory.map_or(0, |it| it.proportional)];
+        for (most, bytes) in most.iter_mut().zip(now) {
             if bytes > most.0 {
                 *most = (bytes, seconds);
             }
@@ -134,9 +132,8 @@ pub fn hosts_of(
     directories: &Directories,
 ) -> Result<Vec<(Pid, String, PathBuf)>, Failure> {
     let (members, _) = statement_of(first, directories)?;
-    let hosts = members
-        .into_iter()
-        .filter(|it| it.ended.is_none() && it.live.is_some());
+    let members = members.into_iter();
+    let hosts = members.filter(|it| it.ended.is_none() && it.live.is_some());
     Ok(hosts.map(|it| (it.name, it.command, it.file)).collect())
 }
 
@@ -194,19 +191,12 @@ fn look_at(first: Option<Pid>, directories: &Directories) -> Result<Vec<Member>,
     let name_of = |id: i32| names.get(&id).copied().unwrap_or(of_id(id));
     let mut all: BTreeMap<Pid, Member> = BTreeMap::new();
     for (id, host) in shown {
-        let member = of_record(&host.entry, &host.record, true);
-        let process = id.and_then(|id| processes.get(&id));
-        let parent = process.map_or(member.parent, |process| name_of(process.parent));
-        let (name, memory) = (host.name, id.and_then(Proportional::of));
-        all.insert(
-            name,
-            Member {
-                name,
-                parent,
-                memory,
-                ..member
-            },
-        );
+        let mut member = of_record(&host.entry, &host.record, true);
+        if let Some(process) = id.and_then(|id| processes.get(&id)) {
+            member.parent = name_of(process.parent);
+        }
+        (member.name, member.memory) = (host.name, id.and_then(Proportional::of));
+        all.insert(member.name, member);
     }
     for (entry, record) in killed(directories, &here) {
         let member = of_record(&entry, &record, false);
@@ -228,11 +218,9 @@ fn look_at(first: Option<Pid>, directories: &Directories) -> Result<Vec<Member>,
     if let Some(first) = first {
         // A host of another namespace, if no other has the id.
         let fits = |it: &&Member| first.namespace.is_none() && it.name.id == first.id;
-        let first = match (
-            members.iter().any(|it| it.name == first),
-            &members.iter().filter(fits).collect::<Vec<_>>()[..],
-        ) {
-            (false, [only]) => only.name,
+        let fitting: Vec<_> = members.iter().filter(fits).collect();
+        let first = match fitting[..] {
+            [only] if members.iter().all(|it| it.name != first) => only.name,
             _ => first,
         };
         let parents: BTreeMap<Pid, Pid> = members.iter().map(|it| (it.name, it.parent)).collect();
@@ -255,10 +243,8 @@ fn of_id(id: i32) -> Pid {
 
 /// The files of hosts that were killed.
 fn killed(directories: &Directories, here: &Here) -> impl Iterator<Item = (Entry, Record)> {
-    let ended = directories
-        .all_files()
-        .into_iter()
-        .filter(|entry| !entry.is_alive(here));
+    let ended = directories.all_files().into_iter();
+    let ended = ended.filter(|entry| !entry.is_alive(here));
     let records = ended.filter_map(|entry| Some((Record::read(&entry.path).ok()?, entry)));
     let killed = records.filter(|(record, _)| was_killed(record.header()));
     killed.map(|(record, entry)| (entry, record))
@@ -361,24 +347,13 @@ fn rows(members: &[Member]) -> String {
 fn to_text(members: &[Member], sums: Sums, most: Option<Most>) -> String {
     let mut text = rows(members);
     let running = members.iter().filter(|it| it.ended.is_none()).count();
-    let run = if running == 1 {
-        "process runs"
-    } else {
-        "processes run"
-    };
-    let live = Bytes(sums.live);
-    let _ = match sums
-        .memory
-        .map(|it| [it.private, it.proportional].map(Bytes))
-    {
-        Some([private, pss]) => {
-            writeln!(
-                text,
-                "{running} {run}: {live} live, {private} private, {pss} PSS"
-            )
-        }
-        None => writeln!(text, "{running} {run}: {live} live"),
-    };
+    let run = ["processes run", "process runs"][usize::from(running == 1)];
+    let _ = write!(text, "{running} {run}: {} live", Bytes(sums.live));
+    if let Some(memory) = sums.memory {
+        let [private, pss] = [memory.private, memory.proportional].map(Bytes);
+        let _ = write!(text, ", {private} private, {pss} PSS");
+    }
+    text.push('\n');
     if let Some([live, proportional]) = most {
         let shown = |(bytes, seconds): (u64, f64), what| {
             format!("{} {what} (after {seconds:.1} s)", Bytes(bytes))
@@ -407,12 +382,11 @@ fn to_json(members: &[Member], sums: Sums, most: Option<Most>) -> String {
             most.map(|(bytes, seconds)| json!({"bytes": bytes, "seconds": seconds}));
         json!({"live": live, "pss": proportional})
     });
-    let [private, proportional] = [
+    let (private, pss) = (
         sums.memory.map(|it| it.private),
         sums.memory.map(|it| it.proportional),
-    ];
-    let sums =
-        json!({"live_bytes": sums.live, "private_bytes": private, "pss_bytes": proportional});
+    );
+    let sums = json!({"live_bytes": sums.live, "private_bytes": private, "pss_bytes": pss});
     let whole = json!({"schema": "pyhost-tree/1", "processes": processes.collect::<Vec<_>>(), "sum": sums, "most": most});
     escaped(&whole.to_string())
 }

@@ -7,6 +7,7 @@
 use crate::limit::{caps, recycling};
 use crate::observe::{at_exhausted, exit_report, live};
 use crate::{cpython::threads, heap, libc_exports::native::mapped};
+use pyhost_os::errno::Errno;
 use pyhost_os::forks::{AtFork, Child};
 
 pub struct Fork;
@@ -16,12 +17,14 @@ impl AtFork for Fork {
     fn before() {
         heap::forks::before();
         mapped::before_fork();
+        // Last: see `caps::has_forked`.
+        Errno(0).set();
     }
 
     fn in_parent() {
+        caps::has_forked();
         mapped::after_fork();
         heap::forks::in_parent();
-        caps::has_forked();
         exit_report::forked_in_parent();
     }
 

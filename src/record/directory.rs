@@ -444,25 +444,6 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_says_yes_or_no_or_names_a_directory() {
-        let read = |text: &str| Setting::of(OsStr::new(text));
-        for (text, expected) in [
-            ("on", Some(Setting::On)),
-            ("1", Some(Setting::On)),
-            ("off", Some(Setting::Off)),
-            ("0", Some(Setting::Off)),
-            ("/a/b", Some(Setting::At(PathBuf::from("/a/b")))),
-            ("file:/a/%p", Some(Setting::File(PathBuf::from("/a/%p")))),
-            ("file:", None),
-            ("", None),
-        ] {
-            assert_eq!(read(text), expected, "{text}");
-        }
-        let here = std::env::current_dir().unwrap();
-        assert_eq!(read("./on"), Some(Setting::At(here.join("on"))));
-    }
-
-    #[test]
     fn a_name_tells_whose_file_it_is() {
         let own = Identity::own();
         assert_eq!(Identity::of_file_name(&own.file_name()), Some(own.clone()));

@@ -119,29 +119,3 @@ impl<W: Write> Write for Escaped<'_, W> {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nested_members_are_separated_and_escaped() {
-        let mut out = String::new();
-        let mut json = Json::new(&mut out);
-        json.text("a", "q\"\\\n\u{1}é\u{9b}");
-        json.begin("o");
-        json.int("n", -1);
-        json.begin_list("l");
-        json.text("", "x");
-        json.text("", "y");
-        json.end();
-        json.null("z");
-        json.end();
-        json.flag("f", true);
-        json.finish();
-        assert_eq!(
-            out,
-            "{\"a\":\"q\\\"\\\\\\n\\u0001é\\u009b\",\"o\":{\"n\":-1,\"l\":[\"x\",\"y\"],\"z\":null},\"f\":true}\n"
-        );
-    }
-}

@@ -58,18 +58,15 @@ pub fn run(options: &LeaksOptions, directories: &Directories) -> Result<u8, Fail
         true => sampled_of(options.pid, directories)?,
         false => vec![(options.pid, find::of_process(&options.pid, directories)?)],
     };
-    let results: Vec<_> = thread::scope(|scope| {
-        let watch = |(pid, file)| scope.spawn(move || watch(options, pid, file));
-        let threads: Vec<_> = watched
-            .iter()
-            .map(|(pid, file)| watch((pid, file)))
-            .collect();
+    let results = thread::scope(|scope| {
+        let start = |(pid, file)| scope.spawn(move || watch(options, pid, file));
+        let started = watched.iter().map(|(pid, file)| start((pid, file)));
+        let threads: Vec<_> = started.collect();
         let ends = threads.into_iter().map(|thread| thread.join());
-        ends.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
+        let results = ends.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic)));
+        results.collect::<Vec<_>>()
     });
-    let mut statuses = Vec::new();
-    let mut failure = None;
+    let (mut statuses, mut failure) = (Vec::new(), None);
     for result in results {
         match result {
             Ok((text, status)) => {
@@ -79,11 +76,11 @@ pub fn run(options: &LeaksOptions, directories: &Directories) -> Result<u8, Fail
             Err(error) => failure = Some(error),
         }
     }
-    let any = |status| statuses.contains(&status).then_some(status);
-    match (any(FOUND), failure) {
-        (Some(found), _) => Ok(found),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(any(0).unwrap_or(NOTHING_TESTED)),
+    match failure {
+        _ if statuses.contains(&FOUND) => Ok(FOUND),
+        Some(error) => Err(error),
+        None if statuses.contains(&0) => Ok(0),
+        None => Ok(NOTHING_TESTED),
     }
 }
 
@@ -99,14 +96,11 @@ fn sampled_of(first: Pid, directories: &Directories) -> Result<Vec<(Pid, PathBuf
     }
 }
 
-fn is_running(file: &Path) -> bool {
-    Document::read(file).is_ok_and(|document| document.is_running())
-}
-
 /// Watches a process; the text, and the exit status that it is for.
 fn watch(options: &LeaksOptions, pid: &Pid, file: &Path) -> Result<(String, u8), Failure> {
+    let runs = || Document::read(file).is_ok_and(|document| document.is_running());
     let watched = match watch::watch(file, pid, options.span) {
-        Err(_) if options.tree && !is_running(file) => {
+        Err(_) if options.tree && !runs() => {
             let text = format!("process {pid} ended before it was looked at\n");
             let text = if options.json { String::new() } else { text };
             return Ok((text, NOTHING_TESTED));

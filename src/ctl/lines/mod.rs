@@ -84,9 +84,8 @@ pub fn run(options: &LinesOptions, directories: &Directories) -> Result<(), Fail
         return switch::run(&options.what, options.start, directories);
     }
     if options.tree && options.by == By::Type {
-        return Err(Failure(
-            "--tree knows no types; expected a report of a script that ended".to_owned(),
-        ));
+        let what = "--tree knows no types; expected a report of a script that ended";
+        return Err(Failure(what.to_owned()));
     }
     if options.tree {
         let stacks = of_tree(process(&options.what)?, directories)?;

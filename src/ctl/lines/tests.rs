@@ -1,6 +1,6 @@
 use super::*;
-use crate::stacks::tests::{assert_has, assert_plain, call, sample_value, stacks_of, with_lines};
-use crate::{lines::text, model::Report};
+use crate::lines::text;
+use crate::stacks::tests::{assert_has, assert_plain, call, stacks_of, with_lines};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -82,13 +82,6 @@ fn accounts_have_all_bytes_and_the_others_say_what_they_leave_out() {
 }
 
 #[test]
-fn mapped_is_beside_the_total_and_counts_where_it_is_asked_for() {
-    let rows = named(By::Line, Some("mapped"));
-    assert_eq!(rows, ["/job.py:4 in keep 90000 300"]);
-    assert!(named(By::Line, Some("numpy")).is_empty());
-}
-
-#[test]
 fn a_line_has_the_account_with_most_bytes_and_the_package_that_it_called() {
     let stacks = mixed();
     let table = Table::new(&stacks, View::AtPeak, By::Line, None);
@@ -124,16 +117,6 @@ fn a_package_is_named_if_most_of_the_bytes_are_its_own() {
 }
 
 #[test]
-fn a_report_of_every_allocation_has_no_errors() {
-    let stack = [call("f", "f.py", 1)];
-    let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 0, &stack)]}));
-    let stacks = stacks_of(&report).unwrap();
-    let text = text::text(&Table::new(&stacks, View::Live, By::Line, None), 20);
-    assert!(!text.contains('\u{b1}'), "{text}");
-    assert_has(&text, &["every allocation was sampled"]);
-}
-
-#[test]
 fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     let deep: Vec<Value> = (0..1000).map(|line| call("f", "f.py", line)).collect();
     let report = with_lines(&json!({"interval_bytes": 1, "live": [row("obj", 5, 0, &deep)]}));
@@ -146,35 +129,6 @@ fn a_stack_of_a_thousand_calls_is_cut_in_the_text_and_whole_in_json() {
     assert_eq!(json["rows"][0]["stack"].as_array().unwrap().len(), 1000);
     let call = json!({"file": "f.py", "line": 7, "function": "f"});
     assert_eq!(json["rows"][0]["stack"][7], call);
-}
-
-#[test]
-fn threads_and_types_have_rows_and_what_has_no_type_is_one() {
-    let report = Report::of_json(&sample_value().to_string()).unwrap();
-    let stacks = Stacks::by_thread(&report).unwrap();
-    let rows = |view, by| rows_of(&stacks, view, by, None);
-    let threads = ["main 200 192", "work er 100 192"];
-    assert_eq!(rows(View::Live, By::Thread), threads);
-    // The rows of other views have no thread.
-    let unknown = ["thread that the report does not name 200 192"];
-    assert_eq!(rows(View::Grown, By::Thread), unknown);
-    let rest = "no object, or of a type that is not listed 20 192";
-    let types = ["list 250 192", "dict 30 192", rest];
-    assert_eq!(rows(View::Live, By::Type), types);
-}
-
-#[test]
-fn live_bytes_have_an_age() {
-    let stacks = stacks_of(&sample_value()).unwrap();
-    let table = Table::new(&stacks, View::Live, By::Line, None);
-    let text = text::text(&table, 20);
-    assert_has(&text, &["  20.0 s  obj      /job.py:4 in load\n"]);
-    let json: Value = serde_json::from_str(&text::json(&table, 1)).unwrap();
-    assert_eq!(json["rows"][0]["age_seconds"], 20.0);
-    let peak = Table::new(&stacks, View::AtPeak, By::Line, None);
-    assert!(!text::text(&peak, 20).contains(" age"));
-    let types = Table::new(&stacks, View::Live, By::Type, None);
-    assert!(!text::json(&types, 20).contains("age_seconds"));
 }
 
 pub fn show_all(stacks: &Stacks) {
@@ -223,19 +177,6 @@ fn replaced() -> Value {
             row("obj", 1000, 0, &b), row("obj", -1000, 0, &a), row("obj", -70, 0, &less), row("obj", 75, 0, &more),
         ],
     }))
-}
-
-#[test]
-fn a_line_whose_bytes_another_stack_replaced_has_not_grown() {
-    let stacks = stacks_of(&replaced()).unwrap();
-    let named = |by| rows_of(&stacks, View::Grown, by, None);
-    assert_eq!(named(By::Line), ["/job.py:8 in more 75 0"]);
-    assert_eq!(named(By::File), ["/job.py 5 0"]);
-    assert_eq!(named(By::Account), ["obj 5 0"]);
-    assert_eq!(named(By::Stack).len(), 2, "a stack that grew is one");
-    let table = Table::new(&stacks, View::Grown, By::Line, None);
-    assert_eq!((table.total, table.left_out), (75, 0));
-    assert!(text::text(&table, 20).contains("100.0%"));
 }
 
 #[test]

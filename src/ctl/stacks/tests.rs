@@ -1,6 +1,6 @@
 //! A small report and its totals.
 
-use super::{Site, Stacks, View};
+use super::{Stacks, View};
 use crate::model::Report;
 use pyhost_testing::Random;
 use serde_json::{Value, json};
@@ -127,28 +127,6 @@ pub fn mutated(whole: &str, random: &mut Random) -> String {
         }
     }
     text.into_iter().collect()
-}
-
-#[test]
-fn rows_that_differ_only_in_the_thread_are_one_site_unless_threads_are_asked_for() {
-    let report = Report::of_json(&sample_value().to_string()).unwrap();
-    let sites = |stacks: &Stacks| -> Vec<(Option<String>, i64, Option<f64>)> {
-        let row = |site: &&Site| {
-            let amount = site.amount(View::Live);
-            (site.thread.clone(), amount.bytes, amount.age.seconds())
-        };
-        stacks.of_view(View::Live).iter().map(row).collect()
-    };
-    let merged = Stacks::of_report(&report).unwrap();
-    assert_eq!(sites(&merged), [(None, 300, Some(20.0))]);
-    assert_eq!(merged.of_view(View::Live)[0].types[0].1.bytes, 250);
-    let apart = Stacks::by_thread(&report).unwrap();
-    let named = |name: &str| Some(name.to_owned());
-    let expected = [
-        (named("main"), 200, Some(10.0)),
-        (named("work er"), 100, Some(40.0)),
-    ];
-    assert_eq!(sites(&apart), expected);
 }
 
 #[test]

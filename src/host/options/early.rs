@@ -92,21 +92,3 @@ pub fn check(wanted: Option<u64>) -> Result<()> {
         (None, _) => Err(Error::start("a region was reserved without --region")),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_environment_loses_mimallocs_variables_alone() {
-        for (entry, is_its) in [
-            ("MIMALLOC_VERBOSE=1", true),
-            ("HOME=/", false),
-            ("mimalloc_show_stats=1", true),
-            ("MIMALLO=1", false),
-            ("MIMALLOC_", true),
-        ] {
-            assert_eq!(is_mimallocs(entry.as_bytes()), is_its, "{entry}");
-        }
-    }
-}

@@ -85,21 +85,6 @@ fn native_calls_have_a_kind_of_their_own_and_the_library_if_they_have_a_source()
 }
 
 #[test]
-fn a_comparison_has_the_changes_that_diff_finds() {
-    let before = sample_value();
-    let mut report = before.clone();
-    let lines = &mut report["lines"];
-    lines["live"][0]["bytes"] = json!(900);
-    let new = row("raw", 500, 1, &[call("new", "/job.py", 5)]);
-    lines["live"].as_array_mut().unwrap().push(new);
-    lines["interval_bytes"] = json!(32);
-    let page = page_of(&report, Some(&before)).unwrap();
-    let title = "Lines that changed most: live at the report";
-    let parts = [title, "+<data value=\"700\"", "+<data value=\"500\""];
-    assert_has(&page, &parts);
-}
-
-#[test]
 fn five_views_of_five_hundred_stacks_stay_small() {
     let views = View::ALL.map(|view| {
         let rows = (0..500).map(|number| {

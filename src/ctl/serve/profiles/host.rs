@@ -32,9 +32,8 @@ impl FoundHost {
         let found = hosts.find(|host| identity.as_ref() == Some(&host.entry.identity));
         found.ok_or_else(|| {
             let text = format!(
-                "no host with process id {name} runs in {}; expected one that was started with --live \
-                 (/debug/pprof/ lists them)",
-                directories
+                "no host with process id {name} runs in {directories}; expected one that was started with --live \
+                 (/debug/pprof/ lists them)"
             );
             Response::no_profile(NOT_FOUND, &text)
         })

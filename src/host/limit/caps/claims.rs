@@ -113,7 +113,9 @@ fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
 
 /// Frees what processes of the tree that have ended had.
 pub(super) fn look_for_ended() {
-    tree::shares().map(|shares| free_ended(shares, tree::entry(), true));
+    if let Some(shares) = tree::shares() {
+        free_ended(shares, tree::entry(), true);
+    }
 }
 
 /// Claims what the child begins with that Python forks next; true if the tree has no room for it, or no entry.
@@ -121,16 +123,26 @@ pub fn refuses_fork() -> bool {
     let Some(shares) = tree::shares() else {
         return false;
     };
-    let for_child = &tree::STATE.has_for_child;
-    let claim = |entry| shares.claim(entry, LEAST_PART, LEAST_PART, shares.cap()) > 0;
-    if !for_child.load(Relaxed) {
-        let entry = own_entry(shares)
-            .filter(|_| !shares.is_full() || free_ended(shares, tree::entry(), true));
-        let is_claimed = entry
-            .is_some_and(|entry| claim(entry) || free_ended(shares, entry, true) && claim(entry));
-        for_child.store(is_claimed, Relaxed);
+    let Some(entry) = own_entry(shares) else {
+        return true;
+    };
+    let for_child = &tree::STATE.for_child;
+    if for_child.load(Relaxed) != 0 {
+        return false;
     }
-    !for_child.load(Relaxed)
+    let claim = || shares.claim(entry, LEAST_PART, LEAST_PART, shares.cap()) > 0;
+    let frees = || free_ended(shares, entry, true);
+    let has_room = !shares.is_full() || frees();
+    let is_claimed = has_room && (claim() || frees() && claim());
+    if !is_claimed {
+        return true;
+    }
+    let owner = shares.owner(entry);
+    if (for_child.compare_exchange(0, owner, Relaxed, Relaxed)).is_err() {
+        // Another thread forks at the same time, without a GIL.
+        shares.give_back(entry, LEAST_PART);
+    }
+    false
 }
 
 /// What tells the calling process from others that had its id, and from the programs that it was before; 0 if that is unknown.
@@ -220,19 +232,25 @@ pub fn forked(slot: &Slot) {
         return;
     };
     LEDGER.close_windows(slot);
-    let parent = tree::entry();
+    let (parent, owner) = (tree::entry(), tree::STATE.for_child.swap(0, Relaxed));
     tree::begin_child(limits::live_of_tree());
-    if tree::STATE.has_for_child.swap(false, Relaxed) {
-        let entry = shares.enter(calls::getpid() as u32, own_mark());
-        if let Some(entry) = entry.filter(|&entry| tree::set_entry(0, entry)) {
-            tree::raise(shares.share(entry) + LEAST_PART);
-            shares.pass(parent, entry, LEAST_PART);
-        }
+    let entry = (owner != 0).then(|| shares.enter(calls::getpid() as u32, own_mark()));
+    if let Some(entry) = entry.flatten() {
+        tree::set_entry(0, entry);
+        let left = shares.share(entry);
+        // The parent may have ended by now, or run another program.
+        let got = match shares.pass(parent, owner, entry, LEAST_PART) {
+            0 => shares.claim(entry, 0, LEAST_PART, shares.cap()),
+            passed => passed,
+        };
+        tree::raise(left + got);
     }
     limits::combine_in_child();
 }
 
-/// In the parent, once it has forked.
+/// In the parent, right after its fork, before which `errno` was 0. If the fork failed, the claim is for the next one.
 pub fn has_forked() {
-    tree::STATE.has_for_child.store(false, Relaxed);
+    if Errno::last() == Errno(0) {
+        tree::STATE.for_child.store(0, Relaxed);
+    }
 }

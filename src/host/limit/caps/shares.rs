@@ -149,10 +149,22 @@ impl Shares<'_> {
         0
     }
 
-    /// Passes whole units from one entry to another. For a moment the sum has them twice.
-    pub fn pass(&self, from: usize, to: usize, bytes: u64) {
-        self.word(to).fetch_add(bytes / UNIT, SeqCst);
-        self.give_back(from, bytes);
+    /// Identifies the process that has an entry, until it ends or runs another program.
+    pub fn owner(&self, entry: usize) -> u64 {
+        self.word(entry).load(SeqCst) >> ID
+    }
+
+    /// Passes whole units from an entry to another, if `owner` still has the first and has so many. Returns how many bytes; 0 if
+    /// not. For a moment the sum has them twice.
+    pub fn pass(&self, from: usize, owner: u64, to: usize, bytes: u64) -> u64 {
+        let units = bytes / UNIT;
+        self.word(to).fetch_add(units, SeqCst);
+        let less = |word| (word >> ID == owner && parts(word).0 >= units).then(|| word - units);
+        let taken = self.word(from).fetch_update(SeqCst, SeqCst, less);
+        if taken.is_err() {
+            self.give_back(to, bytes);
+        }
+        taken.map_or(0, |_| units * UNIT)
     }
 
     /// Takes whole units off the share of an entry, which has them.
@@ -193,6 +205,11 @@ mod tests {
         assert_eq!(shares.enter(1024, 1), None);
         assert!(shares.is_full());
         assert_eq!(shares.enter(700, 2), entries[699]);
+        let owner = shares.owner(entries[0].unwrap());
+        assert_eq!(shares.claim(2, 0, UNIT, 2 * UNIT), UNIT);
+        assert_eq!(shares.pass(2, owner, 3, UNIT), UNIT);
+        assert_eq!(shares.pass(3, owner, 2, UNIT), 0);
+        assert_eq!((shares.share(2), shares.share(3)), (0, UNIT));
         // Its start says that another process has the id by now.
         assert!(shares.free_ended(entries[0].unwrap(), |id, start| (id, start) != (700, 2)));
         assert_eq!(shares.enter(1024, 1), entries[699]);

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What each process keeps below its height to handle an error.
 pub(super) const RESERVE: u64 = 2 << 20;
@@ -26,8 +26,8 @@ pyhost_os::state! {
         height: AtomicU64 = AtomicU64::new(NONE),
         /// Of the height, what its parent pays for.
         inherited: AtomicU64 = AtomicU64::new(0),
-        /// The process has claimed [`super::claims::LEAST_PART`] for the child that it forks next.
-        pub(super) has_for_child: AtomicBool = AtomicBool::new(false),
+        /// This process by [`Shares::owner`] if it has claimed [`super::claims::LEAST_PART`] for the child that it forks next, else 0.
+        pub(super) for_child: AtomicU64 = AtomicU64::new(0),
         /// When to look again which processes have ended, in nanoseconds of the monotonic clock.
         pub(super) next_look: AtomicU64 = AtomicU64::new(0),
     }
@@ -54,6 +54,7 @@ pub(super) fn begin(shares: Shares<'static>, entry: usize, share: u64) {
 /// In a forked child, which has no entry yet: what it has now is its parent's.
 pub(super) fn begin_child(inherited: u64) {
     STATE.entry.store(0, Relaxed);
+    STATE.for_child.store(0, Relaxed);
     STATE.inherited.store(inherited, Relaxed);
     STATE.height.store(inherited, SeqCst);
 }
@@ -93,8 +94,11 @@ pub(super) fn lower(bytes: u64) -> u64 {
 /// Lowers the height by what the process had at its fork and has freed, so that this makes no room: the parent may have it still. `live` is
 /// what it has now. Returns by how much; [`inherit`] takes that back.
 pub(super) fn disinherit(live: u64) -> u64 {
-    let freed = (STATE.inherited.load(Relaxed)).saturating_sub(live) / chunk() * chunk();
-    STATE.inherited.fetch_sub(freed, SeqCst);
+    let mut freed = 0;
+    let _ = STATE.inherited.fetch_update(SeqCst, SeqCst, |inherited| {
+        freed = inherited.saturating_sub(live) / chunk() * chunk();
+        (freed > 0).then(|| inherited - freed)
+    });
     STATE.height.fetch_sub(freed, SeqCst);
     freed
 }

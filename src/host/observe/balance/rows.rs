@@ -235,30 +235,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_remainder_sum_up_to_what_is_resident() {
-        let mut balance = Balance {
-            resident: 1000,
-            ..Balance::EMPTY
-        };
-        balance.add_account(Account::Obj, 300);
-        balance.add(Row::Kernel, 4);
-        let mut part = Balance::EMPTY;
-        part.add_account(Account::Native, 100);
-        part.add(Row::HeapSlack, 50);
-        balance.add_part(&part, 1, 3);
-        let rows: Vec<_> = balance.rows().collect();
-        let expected = [
-            ("obj", Kind::Account, 300),
-            ("native", Kind::Account, 33),
-            ("heap_slack", Kind::Heap, 16),
-            ("kernel", Kind::Anonymous, 4),
-        ];
-        assert_eq!(rows, expected);
-        assert_eq!(balance.remainder(), 1000 - 353);
-        assert_eq!(balance.explained() as i64 + balance.remainder(), 1000);
-    }
-
-    #[test]
     fn the_name_of_a_file_decides_its_row() {
         for (path, row) in [
             ("/usr/lib/libpython3.11.so.1.0", Row::Libpython),
