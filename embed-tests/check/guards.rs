@@ -470,8 +470,7 @@ print(before['missed_blocks'] > 10_000, after['guarded_blocks'] - before['guarde
 #[test]
 fn what_a_library_asks_for_is_guarded_alone() {
     if let Some(reason) = crate::native_stacks::reason() {
-        skipped(reason);
-        return;
+        return skipped(reason);
     }
     let path = crate::native_stacks::extension(&["-g"]);
     let code = format!(

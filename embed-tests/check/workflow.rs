@@ -95,11 +95,10 @@ fn project() -> PathBuf {
     );
     std::fs::create_dir(place.join("tests")).unwrap();
     std::fs::copy(built, place.join("heap_bugs.so")).unwrap();
-    std::fs::copy(
-        Path::new(ROOT).join("embed-tests/heap_bugs/bugs.py"),
-        place.join("bugs.py"),
-    )
-    .unwrap();
+    for name in ["bugs.py", "cpp_toolkits.py"] {
+        let file = Path::new(ROOT).join("embed-tests/heap_bugs").join(name);
+        std::fs::copy(file, place.join(name)).unwrap();
+    }
     std::fs::write(place.join("tests/test_extension.py"), TEST).unwrap();
     std::fs::write(place.join("tests/test_no_memory.py"), WITHOUT_MEMORY).unwrap();
     let programs = place.join("bin");

@@ -1,8 +1,8 @@
 """Builds the bugs of cpp_bugs.h as extension modules, a toolkit each: bugs_cpp (a library for ctypes), bugs_cython, bugs_pybind11,
 bugs_nanobind, bugs_cffi. Each but the first has make(name)."""
-import subprocess
+import os.path
 
-HERE = __import__("pathlib").Path(__file__).resolve().parent
+HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLKITS = ("cpp", "cython", "pybind11", "nanobind", "cffi")
 
 CYTHON = """# distutils: language = c++
@@ -43,6 +43,8 @@ ffi.emit_c_code(sys.argv[1])
 
 def build(python, include, packages, folder, flags):
     """Builds all of them into a folder; a failure is a CalledProcessError."""
+    import subprocess  # not by those that make a bug: each import takes mappings from --guard=min=1,every=1
+
     def run(*command, **more):
         subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **more)
 
@@ -56,13 +58,13 @@ def build(python, include, packages, folder, flags):
         return folder / name
 
     environment = {"PYTHONPATH": str(packages), "PATH": "/usr/bin:/bin"}
-    link("cpp", HERE / "cpp_bugs.cpp")
+    link("cpp", f"{HERE}/cpp_bugs.cpp")
     run(*python, "-m", "cython", "--cplus", write("bugs_cython.pyx", CYTHON), env=environment)
     link("cython", folder / "bugs_cython.cpp")
     link("pybind11", write("bugs_pybind11.cpp", PYBIND11))
     link("nanobind", write("bugs_nanobind.cpp", NANOBIND), packages / "nanobind/src/nb_combined.cpp")
     run(*python, write("make_cffi.py", CFFI), folder / "bugs_cffi.cpp", env=environment)
-    link("cffi", folder / "bugs_cffi.cpp", HERE / "cpp_bugs.cpp")
+    link("cffi", folder / "bugs_cffi.cpp", f"{HERE}/cpp_bugs.cpp")
 
 
 def make(toolkit, name):

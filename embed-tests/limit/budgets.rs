@@ -110,3 +110,17 @@ fn the_middleware_is_imported_by_its_own_name_with_and_without_the_host() {
     let told = "module 'pyhost.wsgi' has no attribute 'memory'";
     assert!(outcome.stderr.contains(told), "{outcome:#?}");
 }
+
+#[test]
+fn a_wrong_time_to_retry_is_an_error() {
+    let code = "import pyhost.asgi, pyhost.wsgi
+for budget in pyhost.asgi.Budget, pyhost.wsgi.Budget:
+    budget(None, '1M', retry_after=0)
+    for bad in -1, 'a', True:
+        try: budget(None, '1M', retry_after=bad)
+        except ValueError as error: print(error)";
+    let outcome = Run::host().args(["-c", code]).ok();
+    let line = "Budget: bad value -1 of retry_after; expected whole seconds, 0 or more";
+    assert_eq!(outcome.stdout.matches(line).count(), 2, "{outcome:#?}");
+    assert_eq!(outcome.stdout.lines().count(), 6, "{outcome:#?}");
+}

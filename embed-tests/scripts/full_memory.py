@@ -5,6 +5,7 @@ In full memory the functions in Python are left out. CPython 3.11 loops for good
 no int can be made for its place; and it makes a SystemError of a frame without memory."""
 
 import _thread
+import json  # noqa: F401 - of pyhost.lines(): without memory CPython makes an OSError of an import
 import sys
 import time
 

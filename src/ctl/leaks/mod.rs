@@ -1,6 +1,6 @@
 //! `pyhostctl leaks`: the lines whose live bytes rise and rise, in a process that runs.
 //!
-//! The process's samples are read at regular moments ([`watch`]); what the readings say of a line is [`verdict`]'s.
+//! The process's samples are read at regular moments ([`mod@watch`]); what the readings say of a line is [`verdict`]'s.
 
 mod text;
 mod verdict;

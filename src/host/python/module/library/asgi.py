@@ -8,7 +8,8 @@ class Budget(_Budget):
 
     @staticmethod
     def _path(scope):
-        return f"{scope.get('method', '')} {getattr(scope.get('route'), 'path', None) or scope.get('path', '')}"
+        path = getattr(scope.get("route"), "path", None) or scope.get("path", "")
+        return f"{scope['method']} {path}" if "method" in scope else path  # a websocket has none
 
     async def __call__(self, scope, receive, send):
         if scope["type"] not in ("http", "websocket"):

@@ -7,7 +7,6 @@ import gc
 import itertools
 import sys
 import time
-import types
 
 from pyhost import (_holder, _repeats_begin, _repeats_end, _repeats_figures, _repeats_lines, _repeats_on, _repeats_take, _text, _where,
                     track)
@@ -24,6 +23,7 @@ _CALLS, _SECONDS, _BYTES = 1024, 2.0, 64 << 20
 _MOST_SUSPECTS, _MOST_HELD = 20, 3
 # A free-threaded Python counts references of a type in each thread.
 _COUNTS_REFERENCES = "t" not in getattr(sys, "abiflags", "")
+_Module, _Code = type(sys), type((lambda: None).__code__)
 _OWN_FILE = (lambda: None).__code__.co_filename
 _AT_ONCE = "leaks: another measurement goes on; expected one at a time"
 
@@ -242,11 +242,11 @@ def _lasting(function):
     for code in codes:
         constants = getattr(code, "co_consts", ())
         yield from constants
-        codes.extend(one for one in constants if isinstance(one, types.CodeType))
+        codes.extend(one for one in constants if isinstance(one, _Code))
     yield from (None, True, False, Ellipsis, NotImplemented, (), "", b"", frozenset())
     for module in list(sys.modules.values()):
-        if isinstance(module, types.ModuleType):
-            yield from list(types.ModuleType.__getattribute__(module, "__dict__").values())
+        if isinstance(module, _Module):
+            yield from list(_Module.__getattribute__(module, "__dict__").values())
     yield from gc.get_objects()
 
 
@@ -305,8 +305,8 @@ def _shown(one):
     """An object as text; no code of the script is run."""
     if isinstance(one, type):
         return f"the type {_name(one)}"
-    if isinstance(one, types.ModuleType):
-        return f"the module {types.ModuleType.__getattribute__(one, '__dict__').get('__name__')}"
+    if isinstance(one, _Module):
+        return f"the module {_Module.__getattribute__(one, '__dict__').get('__name__')}"
     return repr(one)[:60] if one is None or type(one) in (bool, str, bytes) else f"an object of the type {_name(type(one))}"
 
 

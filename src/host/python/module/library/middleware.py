@@ -18,6 +18,8 @@ class _Budget:
 
     def __init__(self, app, size, *, retry_after=1, route=None):
         budget(size)  # a wrong size is an error here
+        if type(retry_after) is not int or retry_after < 0:
+            raise ValueError(f"Budget: bad value {retry_after!r} of retry_after; expected whole seconds, 0 or more")
         self.app, self.size, self.retry_after, self.peaks = app, size, str(retry_after), {}
         self._route = route or self._path
 
