@@ -48,6 +48,11 @@ def plain_table(columns, rows):
                      for cells in [columns, *rows])
 
 
+def markdown_table(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
 def listed(results):
     """Returns the lines for every case that is not the same on both sides, worst first."""
     order = {category: place for place, category in enumerate(reversed(classify.CATEGORIES))}

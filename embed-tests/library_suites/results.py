@@ -101,14 +101,9 @@ def markdown(stock, pyhost, host_version, versions, results, known):
     facts.append("- " + ", ".join(f"{name} {version}" for name, version in versions.items()))
     facts.append(f"- {report.sums(results)}")
     rows = [[result.module, str(len(result.cases)), *memory(result.pyhost_runs[0]["numpy"])] for result in results]
-    parts = [report.heading_of(pair(stock, versions)), "\n".join(facts), markdown_table(MARKDOWN_COLUMNS, rows),
+    parts = [report.heading_of(pair(stock, versions)), "\n".join(facts), report.markdown_table(MARKDOWN_COLUMNS, rows),
              *report.markdown_lists(sections(results, known))]
     return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(columns, rows):
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def write_section(path, stock, versions, section):
