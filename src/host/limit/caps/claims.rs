@@ -14,7 +14,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed};
 /// Requests up to this size take what is left, if that is less: the reserve serves them then.
 const SMALL: u64 = 64 << 10;
 /// A forked child begins with this part of what no process has, and with so many bytes at least.
-const PART: u64 = 64;
+const PART: u64 = 8;
 pub(super) const LEAST_PART: u64 = 128 << 10;
 /// By how many times its duration a look at the other processes comes after the last, if small requests ask for it.
 const PAUSE: u64 = 10;
@@ -76,6 +76,9 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     let (own, id) = (tree::entry(), calls::getpid() as u32);
     if own != 0 {
         if shares.is_of(own, id) {
+            if tree::STATE.is_new.swap(false, Relaxed) {
+                claim_part(shares, own);
+            }
             return Some(own);
         }
         // A system call has made this process, without what is done at a fork; or one that shares its memory was here.
@@ -89,13 +92,18 @@ fn own_entry(shares: &Shares<'_>) -> Option<usize> {
     let again = || free_ended(shares, 0, false).then(enter).flatten();
     let entry = enter().or_else(again)?;
     if tree::set_entry(0, entry) {
-        let (left, cap) = (shares.share(entry), shares.cap());
-        // Not so much that the next ones could not begin.
-        let part = cap.saturating_sub(shares.sum()) / PART;
-        let want = part.clamp(LEAST_PART, tree::RESERVE + tree::chunk());
-        raise(left + shares.claim(entry, 0, want, cap));
+        raise(shares.share(entry));
+        claim_part(shares, entry);
     }
     Some(tree::entry())
+}
+
+/// Claims what a forked child begins with, once it needs memory: not so much that the next ones could not begin.
+fn claim_part(shares: &Shares<'_>, entry: usize) {
+    let cap = shares.cap();
+    let part = cap.saturating_sub(shares.sum()) / PART;
+    let want = part.clamp(LEAST_PART, tree::RESERVE + tree::chunk());
+    raise(shares.claim(entry, 0, want, cap));
 }
 
 /// Frees what processes that have ended had. Returns whether there was one.
@@ -244,6 +252,7 @@ pub fn forked(slot: &Slot) {
             passed => passed,
         };
         tree::raise(left + got);
+        tree::STATE.is_new.store(true, Relaxed);
     }
     limits::combine_in_child();
 }

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// What each process keeps below its height to handle an error.
 pub(super) const RESERVE: u64 = 2 << 20;
@@ -28,6 +28,8 @@ pyhost_os::state! {
         inherited: AtomicU64 = AtomicU64::new(0),
         /// This process by [`Shares::owner`] if it has claimed [`super::claims::LEAST_PART`] for the child that it forks next, else 0.
         pub(super) for_child: AtomicU64 = AtomicU64::new(0),
+        /// It is a forked child that has nothing but that claim.
+        pub(super) is_new: AtomicBool = AtomicBool::new(false),
         /// When to look again which processes have ended, in nanoseconds of the monotonic clock.
         pub(super) next_look: AtomicU64 = AtomicU64::new(0),
     }
