@@ -57,6 +57,7 @@ pub(super) fn begin(shares: Shares<'static>, entry: usize, share: u64) {
 pub(super) fn begin_child(inherited: u64) {
     STATE.entry.store(0, Relaxed);
     STATE.for_child.store(0, Relaxed);
+    STATE.is_new.store(false, Relaxed);
     STATE.inherited.store(inherited, Relaxed);
     STATE.height.store(inherited, SeqCst);
 }
