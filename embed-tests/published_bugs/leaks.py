@@ -21,9 +21,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parent / "environments"), str(HERE.parent / "cpython_suite")]
 
 import make  # noqa: E402
+import report  # noqa: E402
 from bugs import Release  # noqa: E402
 from interpreters import host_version  # noqa: E402
-from run import build, markdown_table  # noqa: E402
+from run import build  # noqa: E402
 
 ENVIRONMENT = "published-leaks"
 SCRIPT = HERE / "leaking.py"
@@ -113,7 +114,7 @@ call (of `embed-tests/published_bugs/leaking.py`). Beside it the growth of the r
 alone; a block of libc's malloc takes 32 bytes at least. hnswlib's deletes an index twice: `--debug-hooks` names the function and its line, since it was built with
 debug information.
 
-{markdown_table(COLUMNS, rows)}
+{report.markdown_table(COLUMNS, rows)}
 """
 
 

@@ -148,11 +148,6 @@ def row(bug, verdicts, noisy):
 COLUMNS = ["extension", "bug", "report", "python", "PYTHONMALLOC=debug", *RUNS, "after the fix"]
 
 
-def markdown_table(columns, rows):
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
 def markdown(options, rows, lines):
     found = "\n".join(f"{name}: {line}" for name, line in lines)
     version = make.run([options.python, "-I", "-V"]).stdout.strip()
@@ -164,7 +159,7 @@ The version before each fix and the one after it were built from PyPI's sources.
 alone; `checked` is `--debug-hooks --guard=all --leak-check=native -X tracemalloc`, `guarded` is `--guard=min=1,every=1`,
 `sweep` is `pyhostctl sweep` with `--debug-hooks`. `found`: a line names the bug.
 
-{markdown_table(COLUMNS, rows)}
+{report.markdown_table(COLUMNS, rows)}
 
 The lines that lead to the bugs:
 

@@ -48,6 +48,21 @@ impl Directories {
         Self::entries(paths.iter().flat_map(|it| [it.clone(), it.join(ARCHIVE)]))
     }
 
+    /// All that is named like a ledger. A directory that does not exist has none, nor one of another user that cannot be read.
+    pub fn ledgers(&self) -> Result<Vec<PathBuf>, Failure> {
+        let mut paths = Vec::new();
+        for directory in self.paths().iter() {
+            match (files(directory), self) {
+                (Ok(found), _) => paths.extend(found),
+                (Err(error), Directories::These(_)) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure::unreadable(directory, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(paths)
+    }
+
     fn entries(folders: impl Iterator<Item = PathBuf>) -> Vec<Entry> {
         let entries = folders.filter_map(|folder| directory::entries(&folder).ok());
         entries.flatten().collect()
@@ -81,21 +96,12 @@ pub struct Found {
     pub unreadable_files: u64,
 }
 
-/// Finds the hosts that run. A directory that does not exist has none, nor one of another user that cannot be read.
+/// Finds the hosts that run.
 ///
 /// A directory is its user's, but its files may be torn, of another version, or forged: no file
 /// stops the search, and no process is found twice.
 pub fn running(directories: &Directories) -> Result<Found, Failure> {
-    let mut paths = Vec::new();
-    for directory in directories.paths().iter() {
-        match (files(directory), directories) {
-            (Ok(found), _) => paths.extend(found),
-            (Err(error), Directories::These(_)) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Failure::unreadable(directory, &error));
-            }
-            _ => {}
-        }
-    }
+    let paths = directories.ledgers()?;
     let here = Here::find();
     let mut hosts = Vec::new();
     let unreadable = read(paths, &here, &mut hosts);
@@ -216,6 +222,12 @@ pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Fail
             "no host with process id {name} in {directories}; expected one that was started with --live"
         ))),
     }
+}
+
+/// The process that a word names.
+pub fn process(word: &str) -> Result<Pid, Failure> {
+    let found = word.parse();
+    found.map_err(|expected| Failure(format!("'{word}' is no process; {expected}")))
 }
 
 /// The file that a word of the command line names: a process's, or a path.

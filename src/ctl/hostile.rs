@@ -1,7 +1,7 @@
 //! The readers of foreign bytes: each reads them or refuses them in one line, nothing panics, and the output holds only letters and
 //! line ends. The fuzz targets call the functions; the tests give them what is mutated by a fixed seed.
 
-use crate::html::{self, lines::Baseline, page::with};
+use crate::html::{self, lines::Baseline, page::Beside};
 use crate::model::{Report, SampledLines};
 use crate::stacks::tests::{assert_plain, mutated, sample_value};
 use crate::{convert, document::text_of, stacks::Stacks, symbols::Symbols};
@@ -136,7 +136,10 @@ fn page_of(text: &str, before: Option<&str>) -> Result<String, String> {
     html::page::page(
         &Report::of_json(text)?,
         text,
-        &with(None, baseline.as_ref()),
+        &Beside {
+            baseline: baseline.as_ref(),
+            ..Beside::default()
+        },
     )
 }
 
@@ -146,7 +149,15 @@ pub fn timeline(bytes: &[u8]) {
     match html::timeline::Timeline::of_text(&text) {
         Ok(timeline) => {
             let report = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true);
-            html::page::page(&report, &report.to_json(), &with(Some(&timeline), None)).unwrap();
+            html::page::page(
+                &report,
+                &report.to_json(),
+                &Beside {
+                    timeline: Some(&timeline),
+                    ..Beside::default()
+                },
+            )
+            .unwrap();
         }
         Err(error) => assert_eq!(error.lines().count(), 1, "{error}"),
     }

@@ -147,7 +147,7 @@ pub struct KilledOptions {
 /// `pyhostctl killed`: the hosts whose files say that they were killed.
 pub fn list_killed(options: &KilledOptions, directories: &Directories) -> Result<(), Failure> {
     let here = Here::find();
-    find::running(directories)?; // else what cannot be read would pass for empty
+    directories.ledgers()?; // else what cannot be read would pass for empty
     let killed = killed(directories, &here);
     let members = killed.map(|(entry, record)| of_record(&entry, &record, false));
     let members = ordered(members.collect());

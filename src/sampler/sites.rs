@@ -77,6 +77,9 @@ const MOMENTS: [Moment; 5] = [
     Moment::Fork,
 ];
 
+/// The moments since which growth is told. The last ones of all.
+const MARKS: [Moment; 2] = [Moment::Mark, Moment::Fork];
+
 /// A live sum at a moment.
 #[derive(Clone, Copy)]
 struct Noted {
@@ -91,8 +94,8 @@ struct Sums {
     key: Key,
     now: AtMoment,
     births: Births,
-    /// Bytes that were allocated by the last mark, and by the fork.
-    marked: [Sum; 2],
+    /// Bytes that were allocated by each of [`MARKS`].
+    marked: [Sum; MARKS.len()],
     noted: [Noted; MOMENTS.len()],
 }
 
@@ -145,7 +148,7 @@ impl Sites {
             key,
             now: AtMoment::default(),
             births: Births::default(),
-            marked: [Sum::NONE; 2],
+            marked: [Sum::NONE; MARKS.len()],
             noted: MOMENTS.map(|moment| Noted {
                 sum: Sum::NONE,
                 number: self.number_of(moment, key.account),
@@ -173,7 +176,7 @@ impl Sites {
         self.spans.changing(site, now);
         let numbers = MOMENTS.map(|moment| self.number_of(moment, account));
         let site = &mut self.sums[number as usize];
-        for (marked, moment) in site.marked.iter_mut().zip([Moment::Mark, Moment::Fork]) {
+        for (marked, moment) in site.marked.iter_mut().zip(MARKS) {
             if site.noted[moment as usize].number != numbers[moment as usize] {
                 *marked = site.now.allocated;
             }
@@ -306,12 +309,12 @@ impl Sites {
         }
     }
 
-    /// Live now, less what was live at the last of these moments.
-    fn since(&self, found: Site, moment: Moment, marked: usize) -> Sum {
+    /// Live now, less what was live at the latest moment of a kind of [`MARKS`].
+    fn since(&self, found: Site, moment: Moment) -> Sum {
         let site = &self.sums[found.number as usize];
         let number = self.number_of(moment, site.key.account);
         let allocated = match site.noted[moment as usize].number == number {
-            true => site.marked[marked],
+            true => site.marked[moment as usize - MARKS[0] as usize],
             false => site.now.allocated,
         };
         site.now.grown_since(AtMoment {
@@ -324,7 +327,7 @@ impl Sites {
     pub fn own(&self, site: Site) -> Sum {
         match self.forks {
             0 => self.sum(site, View::Live),
-            _ => self.since(site, Moment::Fork, 1),
+            _ => self.since(site, Moment::Fork),
         }
     }
 
@@ -336,7 +339,7 @@ impl Sites {
             View::AtAccountPeak => self.at(site, Moment::AccountPeak),
             View::AtResidentPeak => self.at(site, Moment::ResidentPeak),
             View::Allocated => now.allocated,
-            View::Grown => self.since(site, Moment::Mark, 0),
+            View::Grown => self.since(site, Moment::Mark),
         }
     }
 

@@ -12,29 +12,17 @@ static nb::capsule wrong_capsule() {
     return nb::capsule(malloc(80), [](void *block) noexcept { delete static_cast<long *>(block); });
 }
 static void capsules_of_one_block() {
-    auto *data = bugs::hidden(new double[100]());
+    auto *data = bugs::kept(new double[100]());
     nb::capsule first(data, [](void *block) noexcept { delete[] static_cast<double *>(block); });
     nb::capsule second(data, [](void *block) noexcept { delete[] static_cast<double *>(block); });
 }
-static void over_array(Array array) { bugs::write(bugs::hidden(array.data()), static_cast<long>(array.nbytes())); }
-static int read_array(Array array) { return bugs::read(bugs::hidden(array.data()), static_cast<long>(array.nbytes())); }
+static void over_array(Array array) { bugs::write(bugs::kept(array.data()), static_cast<long>(array.nbytes())); }
+static int read_array(Array array) { return bugs::read(bugs::kept(array.data()), static_cast<long>(array.nbytes())); }
 static void lost_reference() { nb::list().release(); }
 
 NB_MODULE(nanobind_bugs, module) {
     nb::class_<bugs::Node>(module, "Node").def(nb::init<>()).def_rw("value", &bugs::Node::value);
-    /* The policy leaves the object to C++, which has deleted it. */
-    module.def("borrowed", [] {
-        auto *node = bugs::hidden(new bugs::Node);
-        delete node;
-        return bugs::hidden(node);
-    }, nb::rv_policy::reference);
-    module.def("make", bugs::make);
-    module.def("names", [] {
-        nb::dict rows;
-        for (const auto &bug : bugs::all())
-            rows[bug.name] = bug.row;
-        return rows;
-    });
+    bugs::bind<nb::dict>(module, nb::rv_policy::reference);
     module.def("wrong_capsule", wrong_capsule);
     module.def("capsules_of_one_block", capsules_of_one_block);
     module.def("over_array", over_array);

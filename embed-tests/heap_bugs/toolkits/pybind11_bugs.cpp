@@ -9,35 +9,23 @@ static py::capsule wrong_capsule() {
     return py::capsule(malloc(80), [](void *block) { delete static_cast<long *>(block); });
 }
 static void capsules_of_one_block() {
-    auto *data = bugs::hidden(new double[100]());
+    auto *data = bugs::kept(new double[100]());
     py::capsule first(data, [](void *block) { delete[] static_cast<double *>(block); });
     py::capsule second(data, [](void *block) { delete[] static_cast<double *>(block); });
 }
 static void over_array() {
     py::array_t<double> array(1000);
-    bugs::write(bugs::hidden(array.mutable_data()), 8000);
+    bugs::write(bugs::kept(array.mutable_data()), 8000);
 }
 static int read_array() {
     py::array_t<double> array(1000);
-    return bugs::read(bugs::hidden(array.mutable_data()), 8000);
+    return bugs::read(bugs::kept(array.mutable_data()), 8000);
 }
 static void lost_reference() { py::list(3).release(); }
 
 PYBIND11_MODULE(pybind11_bugs, module) {
     py::class_<bugs::Node>(module, "Node").def(py::init<>()).def_readwrite("value", &bugs::Node::value);
-    /* The policy leaves the object to C++, which has deleted it. */
-    module.def("borrowed", [] {
-        auto *node = bugs::hidden(new bugs::Node);
-        delete node;
-        return bugs::hidden(node);
-    }, py::return_value_policy::reference);
-    module.def("make", bugs::make);
-    module.def("names", [] {
-        py::dict rows;
-        for (const auto &bug : bugs::all())
-            rows[bug.name] = bug.row;
-        return rows;
-    });
+    bugs::bind<py::dict>(module, py::return_value_policy::reference);
     module.def("wrong_capsule", wrong_capsule);
     module.def("capsules_of_one_block", capsules_of_one_block);
     module.def("over_array", over_array);

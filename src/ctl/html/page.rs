@@ -35,15 +35,6 @@ pub struct Beside<'a> {
     pub tree: Option<(Vec<Member>, Sums)>,
 }
 
-#[cfg(any(test, fuzzing))]
-pub fn with<'a>(timeline: Option<&'a Timeline>, baseline: Option<&'a Baseline>) -> Beside<'a> {
-    Beside {
-        timeline,
-        baseline,
-        tree: None,
-    }
-}
-
 /// Makes the page of a report, whose text is `json`.
 pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, String> {
     let (timeline, baseline) = (beside.timeline, beside.baseline);
@@ -214,7 +205,15 @@ mod tests {
             }
         });
         let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
-        let page = page(&report, &json, &with(None, Some(&baseline))).unwrap();
+        let page = page(
+            &report,
+            &json,
+            &Beside {
+                baseline: Some(&baseline),
+                ..Beside::default()
+            },
+        )
+        .unwrap();
         assert_eq!(page.matches("<script").count(), 4);
         assert_eq!(page.matches("</script>").count(), 4);
         for bad in ["<img", "<!--", "\0", "\u{202e}"] {
@@ -238,7 +237,15 @@ mod tests {
                 "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
             );
             let timeline = Timeline::of_text(&text).unwrap();
-            let page = page(&report, &json, &with(Some(&timeline), None)).unwrap();
+            let page = page(
+                &report,
+                &json,
+                &Beside {
+                    timeline: Some(&timeline),
+                    ..Beside::default()
+                },
+            )
+            .unwrap();
             assert!(page.contains(&format!("value=\"{number}\"")));
             assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
         }

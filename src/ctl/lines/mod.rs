@@ -11,7 +11,7 @@ pub use rows::{By, Row, Subject, Table};
 pub use text::text;
 
 use crate::document::Input;
-use crate::find::Directories;
+use crate::find::{self, Directories};
 use crate::output::{Failure, print};
 use crate::stacks::{Stacks, View};
 use crate::tree::hosts_of;
@@ -83,12 +83,12 @@ pub fn run(options: &LinesOptions, directories: &Directories) -> Result<(), Fail
     if options.start.is_some() || options.stop {
         return switch::run(&options.what, options.start, directories);
     }
-    if options.tree && options.by == By::Type {
-        let what = "--tree knows no types; expected a report of a script that ended";
-        return Err(Failure(what.to_owned()));
-    }
     if options.tree {
-        let stacks = of_tree(process(&options.what)?, directories)?;
+        if options.by == By::Type {
+            let what = "--tree knows no types; expected a report of a script that ended";
+            return Err(Failure(what.to_owned()));
+        }
+        let stacks = of_tree(find::process(&options.what)?, directories)?;
         return show(options, &stacks, View::Live);
     }
     let input = Input::read(&options.what, directories)?;
@@ -118,12 +118,6 @@ pub fn run(options: &LinesOptions, directories: &Directories) -> Result<(), Fail
         ));
     }
     show(options, &stacks, view)
-}
-
-/// The process that a word names.
-fn process(word: &str) -> Result<Pid, Failure> {
-    let found = word.parse::<Pid>();
-    found.map_err(|expected| Failure(format!("'{word}' is no process; {expected}")))
 }
 
 /// The samples of the hosts of a tree that take them.

@@ -21,7 +21,7 @@ pub fn interval(text: &str) -> Result<u64, Expected> {
 
 /// Begins the samples of `what` with an interval, or ends them.
 pub fn run(what: &str, start: Option<u64>, directories: &Directories) -> Result<(), Failure> {
-    let name = super::process(what)?;
+    let name = find::process(what)?;
     let path = find::of_process(&name, directories)?;
     if !Document::read(&path)?.is_running() {
         return Err(find::runs_no_more(name));

@@ -274,10 +274,16 @@ mod tests {
         };
         let path = format!("PATH=/nowhere:{}", folder.display());
         let handshake = format!("{HANDSHAKE}{}:{}:", found.dev(), found.ino());
-        let (hosted, others) = ("python link direct by-env", "other by-other empty missing");
-        let names = [(hosted, true), (others, false)];
-        let names = names.map(|(names, is)| names.split(' ').map(move |name| (name, is)));
-        for (name, is_hosted) in names.into_iter().flatten() {
+        for (name, is_hosted) in [
+            ("python", true),
+            ("link", true),
+            ("direct", true),
+            ("by-env", true),
+            ("other", false),
+            ("by-other", false),
+            ("empty", false),
+            ("missing", false),
+        ] {
             let program = CString::new(folder.join(name).to_str().unwrap()).unwrap();
             let given = ["A=1", path.as_str()];
             let environment = environment_of(&given, &program, &preload);

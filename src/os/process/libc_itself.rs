@@ -320,7 +320,8 @@ pub fn find(name: &CStr) -> *mut c_void {
     unsafe { address(&libraries, name.as_ptr()) }
 }
 
-/// The address of a function of the first object but this one that exports it; null if there is none. With the linker's lock.
+/// The address of an exported function: of the first object that has it, this one left out. Null if no object has it. Takes the
+/// linker's lock.
 pub fn find_beside(name: &CStr) -> *mut c_void {
     let mut found: *mut c_void = null_mut();
     loaded::each(|object| {

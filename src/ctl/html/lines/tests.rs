@@ -1,5 +1,5 @@
 use super::*;
-use crate::html::page::{page, with};
+use crate::html::page::{Beside, page};
 use crate::lines::{By, Table};
 use crate::stacks::tests::{assert_has, call, of_thread, row, sample_value, stacks_of, with_lines};
 use serde_json::{Value, json};
@@ -19,7 +19,11 @@ fn page_of(report: &Value, baseline: Option<&Value>) -> Result<String, String> {
     let text = report.to_string();
     let report = Report::of_json(&text)?;
     let baseline = baseline.map(baseline_of);
-    page(&report, &text, &with(None, baseline.as_ref()))
+    let beside = Beside {
+        baseline: baseline.as_ref(),
+        ..Beside::default()
+    };
+    page(&report, &text, &beside)
 }
 
 #[test]

@@ -10,10 +10,11 @@ mod wish;
 use super::connections::Client;
 use super::request::{Request, value_of};
 use super::response::{BAD_REQUEST, NOT_FOUND, PLAIN, Response};
-use crate::find::Directories;
+use crate::convert::pprof;
+use crate::find::{self, Directories, FoundHost};
 use crate::lines::{By, Table, text};
+use crate::output::Failure;
 use crate::stacks::{Stacks, View};
-use crate::{convert::pprof, find::FoundHost};
 use percent_encoding::percent_decode_str;
 use pyhost_os::{clock::monotonic, named::Named};
 use std::{borrow::Cow, sync::Mutex, time::Duration};
@@ -89,9 +90,8 @@ fn profile(
     let name = place.host.as_deref().map(Cow::Borrowed);
     let name = name.or_else(|| value_of(&request.query, "pid"));
     let name = name.map(|name| {
-        let refuse = |expected| format!("'{name}' is no process; {expected}");
-        let name = name.parse().map_err(refuse);
-        name.map_err(|text| Response::no_profile(BAD_REQUEST, &text))
+        let named = find::process(&name);
+        named.map_err(|Failure(text)| Response::no_profile(BAD_REQUEST, &text))
     });
     let host = FoundHost::sampled(name.transpose()?.as_ref(), directories)?;
     match wish.seconds {

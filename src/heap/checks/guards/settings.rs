@@ -17,7 +17,7 @@ pub enum GuardSettings {
         min: u64,
         /// One of so many.
         every: u64,
-        /// A part of the path of the library whose code asks; any code if there is none. For the whole process.
+        /// Only requests of the library with this text in its path are guarded; `None`: those of all code. It is never freed.
         library: Option<&'static str>,
     },
 }

@@ -1,16 +1,25 @@
-//! Heap bugs of a module in Rust that PyO3 binds.
+//! Heap bugs of a module in Rust that PyO3 binds. Most of its unsafe code breaks the rules on purpose: that is the bug.
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyByteArrayMethods, PyList};
 use std::hint::black_box;
 
+/// Writes a byte in or beside a block.
 fn write_at<T>(block: *mut T, offset: isize) {
+    // SAFETY: none; beside the block it is a bug.
     unsafe { block.cast::<u8>().offset(offset).write_volatile(b'X') }
 }
 
 fn read_at<T>(block: *mut T, offset: isize) -> u8 {
+    // SAFETY: none, as above.
     unsafe { block.cast::<u8>().offset(offset).read_volatile() }
+}
+
+/// Drops a block of [`boxed`], the first time rightly.
+fn drop_box<const SIZE: usize>(block: *mut [u8; SIZE]) {
+    // SAFETY: a block of `boxed`; the second time it is a bug.
+    drop(unsafe { Box::from_raw(block) });
 }
 
 /// A block of the global allocator that the compiler knows nothing of.
@@ -21,7 +30,7 @@ fn boxed<const SIZE: usize>() -> *mut [u8; SIZE] {
 fn over_box() {
     let block = boxed::<40>();
     write_at(block, 40);
-    drop(unsafe { Box::from_raw(block) });
+    drop_box(block);
 }
 
 fn over_vec() {
@@ -47,7 +56,7 @@ fn over_bytearray(py: Python<'_>) {
 fn under_box() {
     let block = boxed::<40>();
     write_at(block, -1);
-    drop(unsafe { Box::from_raw(block) });
+    drop_box(block);
 }
 
 fn read_vec() {
@@ -57,13 +66,13 @@ fn read_vec() {
 
 fn write_dropped() {
     let block = boxed::<40>();
-    drop(unsafe { Box::from_raw(block) });
+    drop_box(block);
     write_at(block, 20);
 }
 
 fn read_dropped() {
     let block = boxed::<4000>();
-    drop(unsafe { Box::from_raw(block) });
+    drop_box(block);
     read_at(block, 20);
 }
 
@@ -78,28 +87,33 @@ fn write_moved() {
 fn twice() {
     let block = boxed::<40>();
     let again = black_box(block);
-    drop(unsafe { Box::from_raw(block) });
-    drop(unsafe { Box::from_raw(again) });
+    drop_box(block);
+    drop_box(again);
 }
 
 fn vec_of_two_owners() {
     let mut bytes: Vec<u8> = black_box(vec![0; 8000]);
     let (start, length) = (black_box(bytes.as_mut_ptr()), bytes.len());
     drop(bytes);
+    // SAFETY: none: the block was freed.
     drop(unsafe { Vec::from_raw_parts(start, length, length) });
 }
 
 fn pymem_dropped() {
+    // SAFETY: called with the GIL.
     let block = black_box(unsafe { pyo3::ffi::PyMem_Malloc(40) });
+    // SAFETY: none: the block is CPython's.
     drop(unsafe { Vec::from_raw_parts(block.cast::<u8>(), 40, 40) });
 }
 
 fn box_freed_as_pymem() {
+    // SAFETY: none: the block is the global allocator's.
     unsafe { pyo3::ffi::PyMem_Free(boxed::<40>().cast()) }
 }
 
 fn inside() {
     let block = boxed::<400>().cast::<u8>();
+    // SAFETY: none: no block starts there.
     unsafe { libc::free(block.add(16).cast()) }
 }
 
@@ -112,14 +126,18 @@ fn forgotten() {
 }
 
 fn lost_text() {
-    black_box(std::ffi::CString::new("some text that is lost").unwrap().into_raw());
+    black_box(
+        std::ffi::CString::new("some text that is lost")
+            .unwrap()
+            .into_raw(),
+    );
 }
 
 fn lost_object(py: Python<'_>) {
     black_box(PyList::empty(py).into_ptr());
 }
 
-/// The same, as a function without Python.
+/// The list of bugs: name, row of the table, function.
 macro_rules! bugs {
     ($($name:literal $row:literal $make:expr,)*) => {
         const BUGS: &[(&str, &str, fn(Python<'_>))] = &[$(($name, $row, $make),)*];

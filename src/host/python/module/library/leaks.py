@@ -100,7 +100,7 @@ def leaks(function, *, repeat=16, warmup=4):
     grows, it is called on, by repeat calls each: for 1,024 calls, 2 seconds, or 64 MiB of growth. A leak grows over all of
     them; what is given back meanwhile, or grows no further, is bounded, such as a cache. Garbage is collected after each
     of the first calls. Something grows if it does so in three calls of four at least; of each account the middle growth counts.
-    What other threads allocate meanwhile is counted, too. One measurement at a time: RuntimeError while another one goes on.
+    Allocations of other threads count, too. Only one measurement runs at a time: a second one raises RuntimeError.
     An exception of the function ends it.
     """
     if not callable(function):
