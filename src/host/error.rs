@@ -7,6 +7,8 @@ use std::borrow::Cow;
 pub const BAD_OPTION: i32 = 2;
 /// Exit status if a script has used up the reserve of a cap (as Fil's for out of memory).
 pub const CAP_EXHAUSTED: i32 = 53;
+/// The exit status if most of the blocks that `--guard` asked for were not guarded, and it would be 0.
+pub const UNGUARDED: i32 = 24;
 /// Exit status if the host itself cannot start, as Python's own failed start.
 pub const CANNOT_START: i32 = 1;
 

@@ -117,7 +117,7 @@ const HOST: heap::Host = heap::Host {
 };
 
 fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
-    let guard = options.given.guard.unwrap_or(GuardSettings::Off);
+    let guard = options.guard();
     if !heap::start(native != Mode::Off) {
         return Err(Error::start("mimalloc gives no heap"));
     }
@@ -126,7 +126,7 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
         if let Some(signal_is_due) = frames::signal_is_due() {
             idle_return::start(frames::interpreter_function(), signal_is_due);
         }
-        if let Err(error) = heap::guards::start(guard, !cpython::IS_FREE_THREADED) {
+        if let Err(error) = heap::guards::start(guard, guarded_process()) {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
@@ -154,10 +154,19 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
     Ok(())
 }
 
+/// The process as guard pages must know it. A quarter of the memory that it may have is theirs.
+fn guarded_process() -> heap::guards::Process {
+    let limit = process::cgroup::group().map_or(u64::MAX, |group| group.bytes);
+    heap::guards::Process {
+        serves_small: !cpython::IS_FREE_THREADED,
+        memory: (process::physical_memory().min(limit) / 4) as usize,
+    }
+}
+
 /// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
 fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let (python, debug_hooks) = (allocators.python, allocators.debug_hooks);
-    let is_asked = options.given.debug_hooks == Some(true);
+    let is_asked = options.asks_for_hooks();
     let is_checked = is_asked && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
     if is_checked && can_check && !heap::checked_blocks::start() {
@@ -168,7 +177,7 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     if heap::checked_blocks::is_on() || heap::guards::are_on() {
         stacks::start(
             std::ptr::from_ref(options).addr(),
-            options.given.guard.unwrap_or(GuardSettings::Off).library(),
+            options.guard().library(),
         );
     }
     if heap::checked_requests::is_on() {

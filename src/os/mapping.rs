@@ -7,7 +7,13 @@ use crate::{calls, system_call::silent_system_call};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
-use std::{ffi::c_void, marker::PhantomData, mem::MaybeUninit, os::fd::AsRawFd, slice};
+use std::{
+    ffi::{c_int, c_void},
+    marker::PhantomData,
+    mem::MaybeUninit,
+    os::fd::AsRawFd,
+    slice,
+};
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
@@ -147,6 +153,23 @@ impl Mapping {
             // SAFETY: pages of this mapping.
             unsafe { libc::mmap(start, range.len(), libc::PROT_NONE, flags, -1, 0) == start }
         })
+    }
+
+    /// As [`Mapping::close`], by marks in the page tables (madvise(2), `MADV_GUARD_INSTALL` of Linux 6.13), which divide no
+    /// mapping. Once [`Mapping::open`] was called for the pages. Returns false if the kernel refuses.
+    pub fn close_by_marks(&self, range: Range<usize>) -> bool {
+        self.advise(&range, 102)
+    }
+
+    /// Takes the marks of [`Mapping::close_by_marks`] away. Returns false if the kernel refuses.
+    pub fn open_marked(&self, range: Range<usize>) -> bool {
+        self.advise(&range, 103)
+    }
+
+    fn advise(&self, range: &Range<usize>, advice: c_int) -> bool {
+        let part = self.part(range).filter(|_| !self.is_open);
+        // SAFETY: pages of this mapping, whose contents nobody counts on while they are closed.
+        part.is_some_and(|start| unsafe { libc::madvise(start.cast(), range.len(), advice) == 0 })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::checks::{checked_blocks, guards};
 use crate::{hot::allocate::allocate_aligned, ledger::Account, mimalloc::ffi::SMALL_SIZE_MAX};
 
 /// Every block of mimalloc's has it.
-pub(crate) const NATURAL_ALIGNMENT: usize = 16;
+const NATURAL_ALIGNMENT: usize = 16;
 
 /// Whether requests are to come here.
 pub fn is_on() -> bool {
@@ -25,8 +25,7 @@ pub fn allocate<const A: usize, const ZERO: bool>(size: usize, alignment: usize)
     }
     // Larger ones are looked at on the usual path.
     if size <= SMALL_SIZE_MAX
-        && guards::wants(size)
-        && let Some(block) = guards::allocate(account, size, alignment)
+        && let Some(block) = guards::allocate_if_wanted(account, size, alignment)
     {
         return block;
     }

@@ -53,10 +53,9 @@ pub enum OutOfBounds {
 }
 
 impl OutOfBounds {
-    /// The same, counted from the program's bytes, of a block of an account. `self` counts from those of the hooks.
+    /// The same, counted from the program's bytes. `self` counts from those of the hooks, which are as [`hooks_of`] says.
     #[must_use]
-    pub(crate) fn of(self, account: Account) -> Self {
-        let (front, all) = hooks_of(account);
+    pub(crate) fn around(self, (front, all): (usize, usize)) -> Self {
         match self {
             OutOfBounds::Before(count) => OutOfBounds::Before(count + front),
             OutOfBounds::Past(count) => OutOfBounds::Past(count + all - front),

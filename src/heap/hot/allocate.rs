@@ -116,9 +116,7 @@ fn serve(
 #[inline(never)]
 fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usize) -> *mut u8 {
     sampling::look_if_asked(account);
-    if guards::wants(size)
-        && let Some(block) = guards::allocate(account, size, 1)
-    {
+    if let Some(block) = guards::allocate_if_wanted(account, size, 1) {
         return block;
     }
     let given = match account {
@@ -156,8 +154,7 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usiz
 #[cold]
 pub fn allocate_aligned(account: Account, size: usize, alignment: usize) -> *mut u8 {
     if account == Account::Native
-        && guards::wants(size)
-        && let Some(block) = guards::allocate(account, size, alignment)
+        && let Some(block) = guards::allocate_if_wanted(account, size, alignment)
     {
         return block;
     }

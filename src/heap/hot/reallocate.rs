@@ -8,7 +8,7 @@ use super::{booking, own_page::NativeBlock, resize};
 use crate::checks::{checked_blocks, checked_requests, double_free, guards};
 use crate::mimalloc::{heaps::HEAPS, pages::live_page};
 use crate::{NATIVE, Reallocated, system_memory::mremap_grow, usable_size};
-use crate::{arrays::array_blocks, checks::checked_requests::NATURAL_ALIGNMENT, ledger::Account};
+use crate::{arrays::array_blocks, ledger::Account};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Resizes a block, which becomes account `A`'s. A null pointer allocates; a size of 0 is kept as a block.
@@ -91,7 +91,7 @@ pub unsafe fn reallocate_checked<const A: usize>(pointer: *mut u8, size: usize) 
     let account = Account::ALL[A];
     let alignment = match account {
         Account::Numpy => array_blocks::alignment(),
-        _ => NATURAL_ALIGNMENT,
+        _ => 1,
     };
     let make = || checked_requests::allocate::<A, false>(size, alignment);
     if pointer.is_null() {
@@ -100,6 +100,7 @@ pub unsafe fn reallocate_checked<const A: usize>(pointer: *mut u8, size: usize) 
     // SAFETY: the caller's duties.
     unsafe {
         checked_blocks::look_before_realloc(pointer, account);
+        guards::refuse_if_wrong(pointer, account, "realloc()");
         move_block::<A>(pointer, size, make)
     }
 }
@@ -116,7 +117,6 @@ unsafe fn move_block<const A: usize>(
     // SAFETY: the caller's duties; both blocks live and are at least that long.
     unsafe {
         let Some(before) = usable_size(pointer) else {
-            guards::refuse_if_wrong(pointer, Some(0), "realloc()");
             return Reallocated::Foreign;
         };
         let moved = make();

@@ -43,8 +43,7 @@ impl Allocators {
         }
         Ok(Allocators {
             python,
-            debug_hooks: asked.debug_hooks
-                || options.given.debug_hooks == Some(true) && !asked.is_taken,
+            debug_hooks: asked.debug_hooks || options.asks_for_hooks() && !asked.is_taken,
             // Beneath a tool that must see every block, array data is left to it as well.
             numpy: match native {
                 Mode::Off => numpy::ArraySettings::default(),

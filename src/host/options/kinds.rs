@@ -120,9 +120,20 @@ pub enum Help {
     All,
 }
 
+/// The choices of `--debug-hooks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugHooks {
+    Off,
+    /// The hooks, and checked blocks beneath them.
+    Pads,
+    /// Guard pages, too.
+    Guard,
+}
+
 named!(values of Mode: "count" Count, "plain" Plain, "off" Off);
 named!(values of Scope: "python" Python, "native" Native, "off" Off);
 named!(values of Format: "text" Text, "json" Json, "html" Html, "openmetrics" OpenMetrics, "off" Off);
+named!(values of DebugHooks: "0" Off, "1" Pads, "guard" Guard);
 named!(values of Help: "all" All, "short" Short);
 
 /// A text whose type says what it should be.

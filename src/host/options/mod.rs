@@ -15,6 +15,7 @@ mod words;
 
 use crate::check::leaks::{Scope, Suppressions};
 use crate::error::{Error, Result};
+use crate::heap::guards::GuardSettings;
 use crate::heap::retention::Retention;
 use crate::observe::report::{Destination, Format, Stats, command};
 use crate::observe::{lines::LineSettings, live, timeline};
@@ -24,6 +25,7 @@ use crate::{allocator::Allocator, descriptor::name_process, ledger::Account};
 use crate::{libc_exports::native::Mode, limit::recycling::RecycleSettings};
 pub use allocators::Allocators;
 pub use bounds::RegionSettings;
+use kinds::DebugHooks;
 pub use kinds::Help;
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::{calls, file::is_open, strings::Strings};
@@ -83,6 +85,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether `--debug-hooks` was given.
+    pub fn asks_for_hooks(&self) -> bool {
+        let hooks = self.given.debug_hooks;
+        hooks.is_some_and(|hooks| hooks != DebugHooks::Off)
+    }
+
+    /// Which blocks are to be guarded.
+    pub fn guard(&self) -> GuardSettings {
+        let of_hooks = match self.given.debug_hooks {
+            Some(DebugHooks::Guard) => GuardSettings::FULL,
+            _ => GuardSettings::Off,
+        };
+        self.given.guard.unwrap_or(of_hooks)
+    }
+
     /// How many arguments after the program's name are the host's.
     pub fn host_words(&self) -> usize {
         self.argv.len() - self.python_argv.len()

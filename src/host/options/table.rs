@@ -2,7 +2,9 @@
 //! option is derived from its row: the reader ([`super::reader`]), `--help`, what a variable says, what children
 //! inherit, and the table in `docs/options.md`.
 
-use super::kinds::{Choice, Command, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text};
+use super::kinds::{
+    Choice, Command, DebugHooks, Flag, Help, Kind, List, Live, Number, Path, PathPart, Text,
+};
 use crate::allocator::Allocator;
 use crate::check::{faults::Spec, leaks};
 use crate::heap::bounded_heap::Size;
@@ -287,24 +289,30 @@ repeated
     "--guard", "PYHOST_GUARD", Form::Optional("SPEC", "every=8"), "\
 Put guard pages behind sampled blocks
 A write past the end then ends the process at once, with the account
-and the size in one line
+and the size in one line. Status 24 if most found no room, where it
+would be 0
   min=SIZE  blocks of this size and more [default: 4K]; those of 1K
             and less from the script's start on
   every=N   one of N of them [default: 8]; joined by a comma
+  align=N   a size of no multiple of 16 that is one of N: 1, 2, 4 or
+            8, too, ends at the page [default: 16]
   library=TEXT
             those that code of a library asks for, with TEXT in its
-            path; all of them if neither min nor every is given
+            path; min=1,every=1,align=1 unless another is given
   all       every block of more than 1K
   off       none" {
         guard: Text<guards::GuardSettings>, ""
     }
-    "--debug-hooks", "PYHOST_DEBUG_HOOKS", Form::Alone, "\
+    "--debug-hooks", "PYHOST_DEBUG_HOOKS", Form::Optional("guard", "1"), "\
 Check every block: pads and a quarantine
 CPython's debug hooks (PyMem_SetupDebugHooks) over the host's
 allocators, and pads and a quarantine around every block, malloc's and
 NumPy's included. A line about a block has the C calls that allocated
-and freed it" {
-        debug_hooks: Flag, ""
+and freed it
+  guard  guard pages behind the blocks of the script, too, for the
+         author of an extension: --guard=min=1,every=1,align=1 unless
+         another --guard is given" {
+        debug_hooks: Choice<DebugHooks>, ""
     }
     "--fail", "PYHOST_FAIL", Form::Next("[ACCOUNT=]SPEC"), "\
 Let requests for memory fail

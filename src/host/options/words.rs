@@ -5,14 +5,14 @@
 use super::kinds::Help;
 use super::reader::{host_options, parts_of};
 use super::table::{Form, ROWS, Values, row_of};
-use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error, Result};
+use crate::error::{BAD_OPTION, CANNOT_START, CAP_EXHAUSTED, Error, Result, UNGUARDED};
 use crate::{check::leaks::DEFAULT_STATUS, observe::report::command::program};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use std::{ffi::OsString, fmt::Write, os::unix::ffi::OsStrExt, path::Path};
 
 /// The exit statuses that are the host's own, and when a process ends with each.
-pub const STATUSES: [(i32, &str); 4] = [
+pub const STATUSES: [(i32, &str); 5] = [
     (CANNOT_START, "the host cannot start; nothing was run"),
     (
         BAD_OPTION,
@@ -21,6 +21,10 @@ pub const STATUSES: [(i32, &str); 4] = [
     (
         DEFAULT_STATUS as i32,
         "--leak-check found a leak, and the script's status was 0",
+    ),
+    (
+        UNGUARDED,
+        "--guard left most blocks out, and the script's status was 0",
     ),
     (CAP_EXHAUSTED, "the script has used up the reserve of a cap"),
 ];

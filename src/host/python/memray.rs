@@ -69,7 +69,9 @@ fn hand_over(gil: Gil<'_>) {
     if bounded || !domains::hand_over(STATE.debug_hooks.load(Relaxed)) {
         let reason = match bounded {
             true => "--region keeps them in its heaps",
-            false => "another hook lies over them (tracemalloc, --fail, a free-threaded Python)",
+            false => {
+                "another hook lies over them (tracemalloc, --fail, --guard with debug hooks, a free-threaded Python)"
+            }
         };
         notice(format_args!(
             "memray is loaded, but sees few of CPython's allocations: {reason}; expected a start \

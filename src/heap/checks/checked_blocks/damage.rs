@@ -2,7 +2,7 @@
 
 use super::is_on;
 use super::record::{Record, State, Written};
-use crate::checks::out_of_bounds::{OutOfBounds, hooks_are_on};
+use crate::checks::out_of_bounds::OutOfBounds;
 use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::{alone, call_site::CallSite, checks::guards, ledger::Account, mimalloc::heaps};
 use derive_more::Display;
@@ -43,7 +43,7 @@ pub fn each_damaged(with_hooks: bool, mut visit: impl FnMut(&Damage<'_>)) {
         return;
     }
     alone(|closed| {
-        guards::each_overwritten(with_hooks && hooks_are_on(), |block, outside| {
+        guards::each_overwritten(|block, outside| {
             visit(&Damage::Guarded(outside, block));
         });
         for account in Account::WITH_BLOCKS {

@@ -101,9 +101,14 @@ fn theap_of(state: &ThreadState, account: Account) -> *mut Theap {
 #[cold]
 pub fn allocate(account: Account, size: usize, alignment: usize, zero: bool) -> *mut u8 {
     sampling::look_if_asked(account);
-    if guards::wants(size)
-        && let Some(block) = guards::allocate(account, size, alignment)
+    // Of other accounts guarded blocks are made in front of the hooks and of NumPy's pads.
+    if matches!(account, Account::Native)
+        && let Some(block) = guards::allocate_if_wanted(account, size, alignment)
     {
+        if !zero && !block.is_null() {
+            // SAFETY: a block that nobody else has yet.
+            unsafe { record::fill(block, size, FRESH) };
+        }
         return block;
     }
     if alignment > MOST_ALIGNMENT {
@@ -390,13 +395,7 @@ pub unsafe fn look_at_pythons(pointer: *mut u8, caller: Account, function: &str)
         return;
     }
     if guards::owns(pointer) {
-        guards::refuse_if_wrong(pointer, Some(HOOK), function);
-        if let Some(block) = guards::live_at(pointer.addr().wrapping_sub(HOOK)) {
-            let (account, made) = (block.account(), block.made.get());
-            let outside = block.damage_of_hooks(true);
-            say_before_hooks(block, outside, account, made, caller, function);
-        }
-        return;
+        return guards::refuse_if_wrong(pointer, caller, function);
     }
     // SAFETY: the page of a block that lives or waits in the quarantine stays. That of another one may go meanwhile: the
     // program's bug, which would end it otherwise.
@@ -448,9 +447,6 @@ fn say_before_hooks(
 /// As for [`look_at_pythons`].
 pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
     let start = pointer.wrapping_sub(HOOK);
-    if guards::owns(pointer) {
-        return guards::size(start).is_some();
-    }
     // SAFETY: as in `look_at_pythons`.
     unsafe {
         let record = checked_page(pointer).map(|page| Record::at(page.start_of(pointer)));

@@ -2,7 +2,7 @@
 //! takes no lock.
 
 use super::slots::{FREED, RANGE};
-use crate::checks::out_of_bounds::{OutOfBounds, asked_of, hooks_of};
+use crate::checks::out_of_bounds::OutOfBounds;
 use crate::{call_site::CallSite, ledger::Account};
 use std::{fmt, sync::atomic::Ordering::Acquire};
 
@@ -25,12 +25,12 @@ pub fn fault_at(address: usize, is_write: Option<bool>) -> Option<Fault> {
     let range = RANGE.get().filter(|range| range.holds(address))?;
     let record = range.nearest(address)?;
     let account = record.account();
-    let (front, _) = hooks_of(account);
+    let (front, _) = record.hooks();
     Some(Fault {
         is_write,
         address,
         start: record.start().addr() + front,
-        size: asked_of(account, record.size()),
+        size: record.asked(),
         account,
         made: record.made.get(),
         freed: (record.state.load(Acquire) == FREED).then(|| record.freed.get()),

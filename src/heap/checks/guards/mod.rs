@@ -39,6 +39,15 @@ use std::{ops::Range, ptr::null_mut};
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
 
+/// What the host knows of the process that blocks are guarded in.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Whether requests of [`SMALL_SIZE_MAX`] bytes and less can come here.
+    pub serves_small: bool,
+    /// Bytes that live blocks may take if their pages are closed by marks.
+    pub memory: usize,
+}
+
 pyhost_os::state! {
     /// Which blocks are guarded, and how many were.
     static STATE: GuardPages {
@@ -48,6 +57,10 @@ pyhost_os::state! {
         from_of_small: AtomicUsize = AtomicUsize::new(0),
         /// One of how many of them is guarded.
         every: AtomicU64 = AtomicU64::new(1),
+        /// The least alignment of a block; its own is as large as its size allows.
+        align: AtomicUsize = AtomicUsize::new(ALIGNMENT),
+        /// Whether [`lie_over_hooks`] was called.
+        lie_over_hooks: AtomicBool = AtomicBool::new(false),
         /// Whether requests of one library alone are guarded.
         of_library: AtomicBool = AtomicBool::new(false),
         /// Requests that could have been guarded.
@@ -79,21 +92,24 @@ pub struct GuardFigures {
 }
 
 /// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
-/// sampled from [`script_begins`] on if `small` says that their requests come here: what Python's own start leaves would take
-/// the room.
+/// sampled from [`script_begins`] on: what Python's own start leaves would take the room.
 ///
 /// # Errors
 /// The system gives no such range; nothing is guarded.
-pub fn start(settings: GuardSettings, small: bool) -> Result<(), Errno> {
-    let GuardSettings::Sample { min, every, .. } = settings else {
+pub fn start(settings: GuardSettings, process: Process) -> Result<(), Errno> {
+    let GuardSettings::Sample {
+        min, every, align, ..
+    } = settings
+    else {
         return Ok(());
     };
-    let range = GuardRange::reserve().ok_or_else(Errno::last)?;
+    let range = GuardRange::reserve(process.memory).ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
         STATE.every.store(every.max(1), Relaxed);
         (STATE.of_library).store(settings.library().is_some(), Relaxed);
         let min = min as usize;
-        if small && min < SMALL_SIZE_MAX {
+        STATE.align.store(align as usize, Relaxed);
+        if process.serves_small && min < SMALL_SIZE_MAX {
             STATE.from_of_small.store(min, Relaxed);
         }
         STATE.from.store(min.max(SMALL_SIZE_MAX + 1), Relaxed);
@@ -117,6 +133,19 @@ pub fn script_begins() {
 #[inline]
 pub fn wants(size: usize) -> bool {
     size >= STATE.from.load(Relaxed) && is_sampled()
+}
+
+/// As [`allocate`], for a request that is to be guarded; None for any other, and for one that CPython's debug hooks have passed on
+/// if blocks are guarded over them.
+#[inline]
+pub(crate) fn allocate_if_wanted(
+    account: Account,
+    size: usize,
+    alignment: usize,
+) -> Option<*mut u8> {
+    let was_seen = || do_lie_over_hooks() && out_of_bounds::is_domain(account);
+    let is_wanted = size >= STATE.from.load(Relaxed) && !was_seen() && is_sampled();
+    is_wanted.then(|| allocate(account, size, alignment))?
 }
 
 #[cold]
@@ -153,12 +182,8 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     let slot = state().slot();
     let inside = gate::enter(slot, thread_id());
     let range = RANGE.get()?;
-    // Small ones leave half of the room to others.
-    let taken = match size > SMALL_SIZE_MAX || 2 * range.live.load(Relaxed) < range.most_live {
-        true => range.take(size, alignment.max(ALIGNMENT)),
-        false => Err(Miss::Crowded),
-    };
-    let (record, slot_end) = match taken {
+    let alignment = alignment.max(own_alignment(account, size));
+    let (record, slot_end) = match range.take(size, alignment) {
         Ok(taken) => taken,
         Err(miss) => {
             STATE.missed.fetch_add(1, Relaxed);
@@ -203,6 +228,19 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     Some(block)
 }
 
+/// The alignment of a block that a program asks for without naming one.
+fn own_alignment(account: Account, size: usize) -> usize {
+    // Python counts on the alignment of an object's words, and so do Rust's debug builds.
+    let of_object = if account == Account::Obj {
+        size_of::<usize>()
+    } else {
+        1
+    };
+    let least = STATE.align.load(Relaxed).max(of_object);
+    let of_size = 1 << size.max(1).trailing_zeros().min(ALIGNMENT.trailing_zeros());
+    least.max(of_size)
+}
+
 /// Closes the memory of a block that is not live any more.
 fn put_away(range: &GuardRange, record: &Record, slot_end: usize) {
     let closed = range.close(slot_end, record.charged());
@@ -235,19 +273,29 @@ pub fn size(pointer: *mut u8) -> Option<usize> {
 }
 
 impl Record {
-    /// Bytes that were overwritten in the pads of CPython's debug hooks.
-    pub fn damage_of_hooks(&self, are_laid: bool) -> Option<OutOfBounds> {
-        // SAFETY: a byte of a live block, which only a bug of the program's frees meanwhile.
-        let byte = |index| unsafe { self.start().add(index).read_volatile() };
-        out_of_bounds::damage_of_hooks(self.size(), are_laid, byte)
-    }
-
     fn family(&self) -> Family {
         Family::at(self.made.rest.load(Relaxed))
     }
 
     pub(crate) fn set_family(&self, family: Family) {
         self.made.rest.store(family as u16, Relaxed);
+    }
+
+    /// Bytes that CPython's debug hooks have in front of the program's own, and all of theirs.
+    pub(crate) fn hooks(&self) -> (usize, usize) {
+        match do_lie_over_hooks() {
+            true => (0, 0),
+            false => out_of_bounds::hooks_of(self.account()),
+        }
+    }
+
+    /// As [`Self::refuse_if_of_another`], for CPython's domains, if no hooks of CPython's would look.
+    fn refuse_if_of_another_domain(&self, caller: Account, pointer: *mut u8, function: &str) {
+        let account = self.account();
+        let of_domain = out_of_bounds::is_domain(account) || out_of_bounds::is_domain(caller);
+        if of_domain && account != caller && do_lie_over_hooks() {
+            refuse_wrong(self, pointer, function, Wrong::Family);
+        }
     }
 
     /// Ends the process for a block of another family than that of `function`, which got `pointer`.
@@ -258,16 +306,33 @@ impl Record {
     }
 }
 
-/// Frees a guarded block, which `caller`'s hook was given. Returns false for a pointer outside the range, and does nothing then.
-/// Ends the process if no block begins there, or it was freed before, or was written around.
+/// Blocks of CPython's domains are guarded over its debug hooks from here on, so that they have no pads: what the hooks look for is
+/// found by the pages and by [`free_by`]. Before Python is initialised.
+pub fn lie_over_hooks() {
+    STATE.lie_over_hooks.store(true, Relaxed);
+}
+
+/// Whether they are.
+pub fn do_lie_over_hooks() -> bool {
+    STATE.lie_over_hooks.load(Relaxed)
+}
+
+/// As [`free_by`], for `free`.
 pub fn free(pointer: *mut u8, caller: Account) -> bool {
+    free_by(pointer, caller, "free()")
+}
+
+/// Frees a guarded block, which `function` of the account `caller` was given. Returns false for a pointer outside the range, and
+/// does nothing then. Ends the process if no block begins there, or it was freed before, or was written around, or is another
+/// family's.
+pub fn free_by(pointer: *mut u8, caller: Account, function: &str) -> bool {
     let Some(range) = RANGE.get().filter(|range| range.holds(pointer.addr())) else {
         return false;
     };
     let inside = gate::enter(state().slot(), thread_id());
     let Some(slot) = range.slot_at(pointer.addr()) else {
         refuse(format_args!(
-            "free(): invalid pointer {pointer:p}, between guarded blocks"
+            "{function}: invalid pointer {pointer:p}, between guarded blocks"
         ));
     };
     let record = slot.record;
@@ -275,16 +340,17 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     let is_start = record.start() == pointer;
     let take = || (record.state).compare_exchange(LIVE, TAKEN, AcqRel, Relaxed);
     if is_start && record.state.load(Acquire) == LIVE {
-        record.refuse_if_of_another(Family::Malloc, pointer, "free()");
+        record.refuse_if_of_another(Family::Malloc, pointer, function);
+        record.refuse_if_of_another_domain(caller, pointer, function);
     }
     if !is_start || take().is_err() {
         let what = match is_start {
             true => Wrong::Freed,
-            false => Wrong::of_live(record, pointer, 0),
+            false => Wrong::of_live(record, pointer),
         };
-        refuse_wrong(record, pointer, "free()", what);
+        refuse_wrong(record, pointer, function, what);
     }
-    check_around(slot.end, record);
+    check_around(slot.end, record, function);
     record.freed.set(CallSite::of_caller());
     if sampling::is_on() {
         sampling::unbooked_inside(account, pointer, &inside);
@@ -294,24 +360,23 @@ pub fn free(pointer: *mut u8, caller: Account) -> bool {
     true
 }
 
-/// Ends the process, with a line, if `pointer` leads into a guarded block that was freed; or does not lead to byte `front` of one
-/// that is live, if that is given.
-pub fn refuse_if_wrong(pointer: *mut u8, front: Option<usize>, function: &str) {
+/// Ends the process, with a line, if `pointer`, which `function` of the account `caller` got to resize, leads into a guarded block
+/// that was freed, or into one that is live, or to the start of one that is another family's.
+pub fn refuse_if_wrong(pointer: *mut u8, caller: Account, function: &str) {
     let Some(record) = record_of(pointer) else {
         return;
     };
-    let start = record.start();
-    let account = record.account();
-    let what = match (record.state.load(Acquire), front) {
-        (FREED, _) => Wrong::Freed,
-        (LIVE, Some(front)) if front > 0 && !out_of_bounds::is_domain(account) => Wrong::Family,
-        (LIVE, Some(front)) if start.wrapping_add(front) != pointer => {
-            Wrong::of_live(record, pointer, front)
+    match record.state.load(Acquire) {
+        FREED => refuse_wrong(record, pointer, function, Wrong::Freed),
+        LIVE if record.start() != pointer => {
+            refuse_wrong(record, pointer, function, Wrong::of_live(record, pointer))
         }
-        (LIVE, Some(_)) if record.family() != Family::Malloc => Wrong::Family,
-        _ => return,
-    };
-    refuse_wrong(record, pointer, function, what);
+        LIVE => {
+            record.refuse_if_of_another(Family::Malloc, pointer, function);
+            record.refuse_if_of_another_domain(caller, pointer, function);
+        }
+        _ => {}
+    }
 }
 
 /// What is wrong with a pointer to a guarded block.
@@ -325,11 +390,10 @@ enum Wrong {
 }
 
 impl Wrong {
-    /// What is wrong with a pointer that does not lead to byte `front` of a live block.
-    fn of_live(record: &Record, pointer: *mut u8, front: usize) -> Self {
-        let (hook, _) = out_of_bounds::hooks_of(record.account());
-        let is_pythons = hook > 0 && record.start().addr() + hook == pointer.addr();
-        match is_pythons && front == 0 {
+    /// What is wrong with a pointer that does not lead to the start of a live block.
+    fn of_live(record: &Record, pointer: *mut u8) -> Self {
+        let (hook, _) = record.hooks();
+        match hook > 0 && record.start().addr() + hook == pointer.addr() {
             true => Wrong::Family,
             false => Wrong::Inside,
         }
@@ -361,29 +425,24 @@ fn overwritten(slot_end: usize, record: &Record) -> Option<OutOfBounds> {
             .find(damaged)
             .map(|before| OutOfBounds::Before(start - before)),
     };
-    found.map(|found| found.of(record.account()))
+    found.map(|found| found.around(record.hooks()))
 }
 
 /// Ends the process if the pattern around a block is damaged.
-fn check_around(slot_end: usize, record: &Record) {
+fn check_around(slot_end: usize, record: &Record, function: &str) {
     if let Some(outside) = overwritten(slot_end, record) {
-        let what = format_args!("free(): {outside} {record}, overwritten");
+        let what = format_args!("{function}: {outside} {record}, overwritten");
         refuse_block(what, record.made.get(), CallSite::default());
     }
 }
 
-/// Calls `visit` for each live block with overwritten bytes outside of it; `with_hooks` also if they are in the pads of
-/// CPython's debug hooks. While no other thread allocates or frees.
-pub(crate) fn each_overwritten(with_hooks: bool, mut visit: impl FnMut(&Record, OutOfBounds)) {
+/// Calls `visit` for each live block with overwritten bytes outside of it. While no other thread allocates or frees.
+pub(crate) fn each_overwritten(mut visit: impl FnMut(&Record, OutOfBounds)) {
     let Some(range) = RANGE.get() else { return };
     range.each_live(|record| {
         let slot = range.slot_at(record.start().addr());
         let around = slot.and_then(|slot| overwritten(slot.end, record));
-        let of_hooks = || {
-            (with_hooks && record.account().is_under_gil())
-                .then(|| record.damage_of_hooks(false))?
-        };
-        if let Some(outside) = around.or_else(of_hooks) {
+        if let Some(outside) = around {
             visit(record, outside);
         }
     });
@@ -394,9 +453,14 @@ pub fn is_live(address: usize) -> bool {
     live_around(address).is_some_and(|record| record.distance(address) == 0)
 }
 
-/// The account of the live guarded block in whose slot `address` lies.
-pub fn account_at(address: usize) -> Option<Account> {
-    live_around(address).map(Record::account)
+/// The account of the live guarded block in whose slot `address` lies, if there is one, and the address behind the slot; `None`
+/// outside of the range.
+pub fn part_at(address: usize) -> Option<(Option<Account>, usize)> {
+    let range = RANGE.get().filter(|range| range.holds(address))?;
+    Some((
+        live_around(address).map(Record::account),
+        range.slot_end(address),
+    ))
 }
 
 /// The allocation of the live guarded block that starts at an address.

@@ -11,12 +11,14 @@ pub enum GuardSettings {
     #[display("off")]
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
-    #[display("min={min}B,every={every}{}", library.map_or(String::new(), |it| format!(",library={it}")))]
+    #[display("min={min}B,every={every},align={align}{}", library.map_or(String::new(), |it| format!(",library={it}")))]
     Sample {
         /// The least size in bytes.
         min: u64,
         /// One of so many.
         every: u64,
+        /// The least alignment of a block; a larger one that its size is a multiple of, up to 16, is kept.
+        align: u64,
         /// Only requests of the library with this text in its path are guarded; `None`: those of all code. It is never freed.
         library: Option<&'static str>,
     },
@@ -24,12 +26,22 @@ pub enum GuardSettings {
 
 /// The meaning of `all`: smaller blocks would take all of the room.
 const ALL: &str = "min=1K,every=1";
+/// The alignment of malloc's blocks, if none is given.
+const DEFAULT_ALIGN: u64 = 16;
 /// The least size if none is given.
 const DEFAULT_MIN: u64 = 4096;
 /// One of how many if that is not given.
 const DEFAULT_EVERY: u64 = 8;
 
 impl GuardSettings {
+    /// Every block, up to its last byte.
+    pub const FULL: GuardSettings = GuardSettings::Sample {
+        min: 1,
+        every: 1,
+        align: 1,
+        library: None,
+    };
+
     /// The part of the path of the library whose requests alone are guarded.
     pub fn library(self) -> Option<&'static str> {
         match self {
@@ -44,13 +56,13 @@ impl FromStr for GuardSettings {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected(
-            "all, off, or min=SIZE, every=N and library=TEXT joined by commas, with a SIZE of 1 or more",
+            "all, off, or min=SIZE, every=N, align=N and library=TEXT joined by commas, with a SIZE of 1 or more, and 1, 2, 4, 8 or 16 for align",
         );
         if text == "off" {
             return Ok(GuardSettings::Off);
         }
         let text = if text == "all" { ALL } else { text };
-        let (mut min, mut every, mut library) = (None, None, None);
+        let (mut min, mut every, mut align, mut library) = (None, None, None, None);
         for part in text.split(',') {
             let (place, value) = match part.split_once('=') {
                 Some(("library", value)) if library.is_none() && !value.is_empty() => {
@@ -59,6 +71,7 @@ impl FromStr for GuardSettings {
                 }
                 Some(("min", value)) => (&mut min, bytes::parse(value)),
                 Some(("every", value)) => (&mut every, value.parse().ok()),
+                Some(("align", value)) => (&mut align, value.parse().ok()),
                 _ => return Err(expected),
             };
             if place.is_some() || value.is_none() {
@@ -69,12 +82,14 @@ impl FromStr for GuardSettings {
         let is_all = library.is_some();
         let min = min.unwrap_or(if is_all { 1 } else { DEFAULT_MIN });
         let every = every.unwrap_or(if is_all { 1 } else { DEFAULT_EVERY });
-        if min == 0 || every == 0 {
+        let align: u64 = align.unwrap_or(if is_all { 1 } else { DEFAULT_ALIGN });
+        if min == 0 || every == 0 || !align.is_power_of_two() || align > DEFAULT_ALIGN {
             return Err(expected);
         }
         Ok(GuardSettings::Sample {
             min,
             every,
+            align,
             library,
         })
     }
@@ -86,8 +101,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_back_as_it_was() {
-        for text in
-            "all off min=64K every=10 every=3,min=1M min=1B library=/a=b.so,every=2".split(' ')
+        for text in "all off min=64K every=10 every=3,min=1M min=1B library=/a=b.so,every=2 align=4"
+            .split(' ')
         {
             let settings: GuardSettings = text.parse().unwrap();
             assert_eq!(settings.to_string().parse(), Ok(settings));
@@ -96,16 +111,18 @@ mod tests {
             Ok(GuardSettings::Sample {
                 min,
                 every,
+                align: 16,
                 library: None,
             })
         };
         assert_eq!("all".parse(), sample(1024, 1));
         assert_eq!("min=64K".parse(), sample(65536, DEFAULT_EVERY));
+        assert_eq!("min=1,every=1,align=1".parse(), Ok(GuardSettings::FULL));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 size=4K library= library=a,library=b";
+        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 align=3 align=0 align=32 size=4K library= library=a,library=b";
         for text in texts.split(' ') {
             assert!(text.parse::<GuardSettings>().is_err(), "{text}");
         }

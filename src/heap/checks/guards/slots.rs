@@ -4,8 +4,9 @@
 //! outside, in memory of their own that reads as zeros ([`NEW`]) until it is used. A record's state
 //! changes by compare and exchange, and only the thread that has set [`TAKEN`] changes the rest.
 
-use crate::{call_site::CallSiteCell, checks::out_of_bounds::asked_of};
-use crate::{ledger::Account, mimalloc::ffi::IS_64_BIT};
+use crate::call_site::CallSiteCell;
+use crate::ledger::Account;
+use crate::mimalloc::ffi::{IS_64_BIT, SMALL_SIZE_MAX};
 use derive_more::Display;
 use pyhost_os::mapping::{Mapped, Mapping};
 use pyhost_os::zeros_are_valid;
@@ -29,8 +30,10 @@ pub const STUCK: u32 = 4;
 
 /// Classes: blocks of up to 2^18 pages, 1 GiB if a page has 4 KiB. If addresses have 32 bits, of up to 16 MiB.
 const CLASSES: usize = if IS_64_BIT { 19 } else { 13 };
-/// Slots of a class, at most.
+/// Slots of a class, at most; eight times as many of one whose pages are closed by marks.
 const SLOTS: usize = 32768;
+/// Slots of up to 2^8 pages are closed by marks in the page tables, if the system has them. Larger ones would take too many.
+const MARKED_CLASSES: usize = 9;
 /// Bytes of a class, at most; what exceeds the pages of one slot alone.
 const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 
@@ -38,7 +41,7 @@ const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 #[derive(Display)]
 #[display(
     "a guarded block of {} bytes of the account {}{}",
-    asked_of(self.account(), self.size()),
+    self.asked(),
     self.account().name(),
     self.made.get().after("allocated at")
 )]
@@ -72,6 +75,11 @@ impl Record {
         self.size.load(Relaxed)
     }
 
+    /// The program's own bytes.
+    pub fn asked(&self) -> usize {
+        self.size().saturating_sub(self.hooks().1)
+    }
+
     /// Bytes that are booked.
     pub fn charged(&self) -> usize {
         self.mapped.load(Relaxed)
@@ -90,8 +98,33 @@ struct Class {
     stride: usize,
     slots: usize,
     records: usize,
+    /// The slots' pages are closed by marks, and not by the borders of mappings.
+    is_marked: bool,
     /// Slots taken so far, modulo nothing.
     cursor: AtomicUsize,
+}
+
+/// Memory or mappings that live blocks of some classes take.
+#[derive(Default)]
+struct Room {
+    used: AtomicUsize,
+    most: usize,
+}
+
+impl Room {
+    /// Takes so much if no more than `most` is taken then.
+    fn take(&self, amount: usize, most: usize) -> bool {
+        let had = self.used.fetch_add(amount, Relaxed);
+        let fits = had + amount <= most;
+        if !fits {
+            self.give_back(amount);
+        }
+        fits
+    }
+
+    fn give_back(&self, amount: usize) {
+        self.used.fetch_sub(amount, Relaxed);
+    }
 }
 
 /// The range, its records and its classes.
@@ -102,8 +135,10 @@ pub struct GuardRange {
     classes: [Class; CLASSES],
     /// Guarded blocks that are live.
     pub live: AtomicUsize,
-    /// How many may be: the system maps so many areas a process, and an open block divides one.
-    pub most_live: usize,
+    /// Blocks whose pages are the borders of mappings: the system has so many a process, and an open block divides one.
+    areas: Room,
+    /// Bytes of the pages of other blocks.
+    memory_of_marked: Room,
 }
 
 /// Why a block finds no slot.
@@ -123,16 +158,21 @@ pub struct Slot {
 }
 
 impl GuardRange {
-    /// Reserves the range: address space alone, of which a block takes what it needs.
-    pub fn reserve() -> Option<Self> {
+    /// Reserves the range: address space alone, of which a block takes what it needs, and small ones no more than `memory` bytes.
+    pub fn reserve(memory: usize) -> Option<Self> {
         let page = pyhost_os::mapping::page_size() as usize;
+        let has_marks = has_marks(page);
         // A limit on address space may leave room for less.
-        (0..4).find_map(|halvings| Self::reserve_part(page, halvings * 2))
+        (0..4).find_map(|halvings| {
+            Self::reserve_part(page, has_marks.then_some(memory), halvings * 2)
+        })
     }
 
-    fn reserve_part(page: usize, halvings: u32) -> Option<Self> {
+    fn reserve_part(page: usize, marked_memory: Option<usize>, halvings: u32) -> Option<Self> {
+        let is_marked = |class: usize| class < MARKED_CLASSES && marked_memory.is_some();
         let count = |class: usize| {
-            let slots = SLOTS.min(CLASS_BYTES / (page << class));
+            let most = if is_marked(class) { 8 * SLOTS } else { SLOTS };
+            let slots = most.min(CLASS_BYTES / (page << class));
             (slots >> halvings).max(1)
         };
         let stride = |class: usize| (page << class) + page;
@@ -148,6 +188,7 @@ impl GuardRange {
                 stride: stride(class),
                 slots: count(class),
                 records: record,
+                is_marked: is_marked(class),
                 cursor: AtomicUsize::new(0),
             };
             first += made.slots * made.stride;
@@ -160,7 +201,14 @@ impl GuardRange {
             records,
             classes,
             live: AtomicUsize::new(0),
-            most_live: most_areas() * 2 / 5,
+            areas: Room {
+                most: most_areas() * 2 / 5,
+                ..Room::default()
+            },
+            memory_of_marked: Room {
+                most: marked_memory.unwrap_or(0),
+                ..Room::default()
+            },
         })
     }
 
@@ -214,7 +262,7 @@ impl GuardRange {
     }
 
     /// Opens a slot for `size` bytes and notes size, start and mapped bytes; the record, as
-    /// [`TAKEN`], and the end of the slot's pages.
+    /// [`TAKEN`], and the end of the slot's pages. A block of [`SMALL_SIZE_MAX`] and less leaves half of the mappings to others.
     pub fn take(&self, size: usize, alignment: usize) -> Result<(&'static Record, usize), Miss> {
         let room = size.max(1).checked_next_multiple_of(alignment);
         let room = room.filter(|_| alignment <= self.page).ok_or(Miss::Unfit)?;
@@ -223,35 +271,62 @@ impl GuardRange {
         let pages = (mapped / self.page).checked_next_power_of_two();
         let class = pages.and_then(|pages| self.classes.get(pages.trailing_zeros() as usize));
         let class = class.ok_or(Miss::Unfit)?;
-        let found = match self.live.fetch_add(1, Relaxed) < self.most_live {
-            true => self.find(class),
-            false => None,
-        };
-        let Some((record, index)) = found else {
-            self.live.fetch_sub(1, Relaxed);
+        let (limit, amount) = self.room_of(class, mapped);
+        let is_halved = size <= SMALL_SIZE_MAX && !class.is_marked;
+        if !limit.take(amount, limit.most / if is_halved { 2 } else { 1 }) {
             return Err(Miss::Crowded);
-        };
-        let end = self.end_of(class, index);
-        if !self.memory.open(self.in_front_of(end, mapped)) {
-            record.state.store(FREED, Release);
-            self.live.fetch_sub(1, Relaxed);
-            return Err(Miss::Crowded); // of mappings, all others' included
         }
+        let opened = self.find(class).and_then(|(record, index, is_new)| {
+            let end = self.end_of(class, index);
+            let is_open = self.open(class, end, mapped, is_new);
+            if !is_open {
+                // A new slot stays without marks if it was closed already.
+                record
+                    .state
+                    .store(if is_new { NEW } else { FREED }, Release);
+            }
+            is_open.then_some((record, end))
+        });
+        let Some((record, end)) = opened else {
+            limit.give_back(amount);
+            return Err(Miss::Crowded); // of mappings, all others' included
+        };
+        self.live.fetch_add(1, Relaxed);
         record.size.store(size, Relaxed);
         record.start.store(end - room, Relaxed);
         record.mapped.store(mapped, Relaxed);
         Ok((record, end))
     }
 
-    /// Takes the next slot of a class that is free.
-    fn find(&self, class: &Class) -> Option<(&'static Record, usize)> {
+    /// What limits the live blocks of a class, and what one of `mapped` bytes takes of it.
+    fn room_of(&self, class: &Class, mapped: usize) -> (&Room, usize) {
+        match class.is_marked {
+            true => (&self.memory_of_marked, mapped),
+            false => (&self.areas, 1),
+        }
+    }
+
+    /// Makes the last `mapped` bytes of a slot readable and writable. False if the system refuses.
+    fn open(&self, class: &Class, end: usize, mapped: usize, is_new: bool) -> bool {
+        let block = self.in_front_of(end, mapped);
+        if !class.is_marked {
+            return self.memory.open(block);
+        }
+        let whole = self.in_front_of(end + self.page, class.stride);
+        let is_ready =
+            !is_new || self.memory.open(whole.clone()) && self.memory.close_by_marks(whole);
+        is_ready && self.memory.open_marked(block)
+    }
+
+    /// Takes the next slot of a class that is free; whether it is used for the first time.
+    fn find(&self, class: &Class) -> Option<(&'static Record, usize, bool)> {
         for _ in 0..class.slots {
             let index = class.cursor.fetch_add(1, Relaxed) % class.slots;
             let record = self.record(class, index);
             let state = record.state.load(Relaxed);
             let take = || (record.state).compare_exchange(state, TAKEN, AcqRel, Relaxed);
             if (state == NEW || state == FREED) && take().is_ok() {
-                return Some((record, index));
+                return Some((record, index, state == NEW));
             }
         }
         None
@@ -260,7 +335,24 @@ impl GuardRange {
     /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the system does not.
     pub fn close(&self, end: usize, mapped: usize) -> bool {
         self.live.fetch_sub(1, Relaxed);
-        self.memory.close(self.in_front_of(end, mapped))
+        let block = self.in_front_of(end, mapped);
+        let Some(class) = self.class_at(end) else {
+            return false;
+        };
+        let (limit, amount) = self.room_of(class, mapped);
+        limit.give_back(amount);
+        match class.is_marked {
+            true => self.memory.close_by_marks(block),
+            false => self.memory.close(block),
+        }
+    }
+
+    /// Address behind the slot that an address lies in, the closed page included; of the range if it lies in none.
+    pub fn slot_end(&self, address: usize) -> usize {
+        match self.slot_at(address) {
+            Some(slot) => slot.end + self.page,
+            None => self.memory.addresses().end,
+        }
     }
 
     /// Calls `visitor` for each slot with a live block.
@@ -297,6 +389,14 @@ impl Record {
             _ => 0,
         }
     }
+}
+
+/// Whether the system closes pages by marks: tried on a page.
+fn has_marks(page: usize) -> bool {
+    let tried = Mapping::reserve_at(0, page, false);
+    tried.is_some_and(|tried| {
+        tried.open(0..page) && tried.close_by_marks(0..page) && tried.open_marked(0..page)
+    })
 }
 
 /// How many areas the system maps a process (`vm.max_map_count`).

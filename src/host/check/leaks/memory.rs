@@ -136,7 +136,11 @@ fn add(ranges: &mut Table<Range>, thread_data: usize, segment: &Segment) {
             start = hole.end;
         }
     }
-    ranges.push(start..end);
+    ranges.push(match start < end {
+        true => start..end,
+        // Less than a word has no words to search, but an address.
+        false => first..first,
+    });
 }
 
 /// The data of the libraries, their thread-local data, the stack from `top` on, and libc's description of the thread.

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::heap::call_site::CallSite;
 use crate::heap::call_site::native_stacks::MOST;
 use crate::heap::gate::Closed;
+use crate::heap::guards;
 use crate::heap::out_of_bounds::{self, HOOK};
 use crate::heap::source_line::SourceLine;
 use crate::heap::{self, leak_mark, pool, region, thread_pointers};
@@ -234,8 +235,10 @@ fn accounts() -> &'static [Account] {
     &all[..all.len() - usize::from(scope() != Scope::Native)]
 }
 
-fn front() -> usize {
-    HOOK * usize::from(STATE.debug_hooks.load(Relaxed))
+/// Bytes of CPython's debug hooks in front of the program's in the block that starts at an address.
+fn front(start: usize) -> usize {
+    let has_none = guards::do_lie_over_hooks() && guards::owns(start as *mut u8);
+    HOOK * usize::from(STATE.debug_hooks.load(Relaxed) && !has_none)
 }
 
 /// The script has ended: waits a moment for threads that are ending too, and keeps where its blocks
@@ -243,14 +246,17 @@ fn front() -> usize {
 pub fn script_ended(gil: Gil<'_>) {
     if is_on() {
         STATE.threads.store(threads::wait_for_ends(gil), Relaxed);
-        sites::keep(gil, accounts(), front());
+        sites::keep(gil, accounts());
         memory::clear_unused_stack();
     }
 }
 
 /// The bytes that the program has asked for, as far as they are known, without those of CPython's hooks.
 fn asked(block: &Block) -> usize {
-    out_of_bounds::asked_of(block.account, block.size)
+    match front(block.start) {
+        0 => block.size,
+        _ => out_of_bounds::asked_of(block.account, block.size),
+    }
 }
 
 /// Looks for lost blocks. Once, after finalisation, in the thread that ends the process, whose stack is
@@ -293,7 +299,7 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
     }
     let mut broken = new_table(MOST_GROUPS)?;
     let places: [&[_]; 2] = [&ranges, &far];
-    let mut blocks = reach::find(closed, accounts(), arrays, places, front(), &mut broken)?;
+    let mut blocks = reach::find(closed, accounts(), arrays, places, &mut broken)?;
     let memory = reach::Readable(&ranges);
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),
@@ -307,7 +313,8 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         let object = block.object.as_ref();
         let is_kept = object.is_some_and(|object| objects_in_blocks::is_kept(&memory, object));
         let is_tracemallocs = || {
-            let (start, size) = (block.start + front(), block.size.saturating_sub(front()));
+            let front = front(block.start);
+            let (start, size) = (block.start + front, block.size.saturating_sub(front));
             sites::may_be_tracemallocs(&memory, block.account, start, size)
         };
         !block.is_reached && !is_kept && !is_tracemallocs()
@@ -340,7 +347,7 @@ fn kind_of(block: &Block, memory: &impl Memory) -> ([u8; NAME], Option<Site>) {
     let name = block.object.map_or([0; NAME], |object| {
         objects_in_blocks::type_name(memory, object.kind)
     });
-    (name, sites::site_of(block.start + front()))
+    (name, sites::site_of(block.start + front(block.start)))
 }
 
 fn place_of(site: Option<Site>, source: &SourceLine) -> Option<(&str, i32)> {

@@ -82,8 +82,7 @@ fn blocks_since(
 }
 
 /// The blocks of `accounts` since the mark, those that are reached marked so; None if the system
-/// has no memory for it. Memory of the second list of ranges may be unmapped meanwhile. `front`: bytes of the debug hooks
-/// in front of each of CPython's.
+/// has no memory for it. Memory of the second list of ranges may be unmapped meanwhile.
 ///
 /// After finalisation.
 #[inline(never)]
@@ -92,12 +91,12 @@ pub fn find(
     accounts: &[Account],
     chunks: &[(usize, usize)],
     [ranges, far]: [&[Range]; 2],
-    front: usize,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
     let mut blocks = blocks_since(closed, accounts, chunks, broken)?;
     let memory = Readable(ranges);
     for block in blocks.iter_mut() {
+        let front = super::front(block.start);
         if block.account == Account::Obj && block.size > front {
             block.object =
                 objects_in_blocks::object_in(&memory, block.start + front, block.size - front);
@@ -109,17 +108,14 @@ pub fn find(
     unsafe {
         for range in ranges {
             // The loader takes a library's thread-local data from malloc, and keeps the address in a table of its own.
-            // One of less than a word has no words to search.
-            if range.start <= range.end {
-                search.follow(range.start);
-            }
+            search.follow(range.start);
             search.search(range.start, range.end);
         }
         memory::each_far_word(far, |word| search.follow(word));
         leak_mark::visit_before(
             closed,
             &mut |start, size| {
-                search.search(start.addr().next_multiple_of(WORD), start.addr() + size);
+                search.search(start.addr(), start.addr() + size);
             },
             &mut |account, size| note(broken, account, size),
         );
@@ -172,6 +168,11 @@ struct Search<'a> {
     last: usize,
 }
 
+/// A word at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Word(usize);
+
 impl<'a> Search<'a> {
     fn new(blocks: &'a mut [Block], open: Table<u32>) -> Self {
         let ends = blocks.iter().map(|block| block.start + block.size);
@@ -191,7 +192,7 @@ impl<'a> Search<'a> {
         while let Some(index) = self.open.pop() {
             let block = self.blocks[index as usize];
             // SAFETY: the caller's promise.
-            unsafe { self.search(block.start.next_multiple_of(WORD), block.start + block.size) };
+            unsafe { self.search(block.start, block.start + block.size) };
         }
     }
 
@@ -214,15 +215,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows every word of a piece of memory.
+    /// Follows every word of a piece of memory, counted from its start: a guarded block may start anywhere.
     ///
     /// # Safety
-    /// It can be read, and starts at a multiple of a word.
+    /// It can be read.
     unsafe fn search(&mut self, start: usize, end: usize) {
-        for address in (start..end & !(WORD - 1)).step_by(WORD) {
+        let last = end.saturating_sub(WORD - 1);
+        for address in (start..last).step_by(WORD) {
             // SAFETY: the caller's duty. Read as volatile: other threads may write there.
-            let word = unsafe { (address as *const usize).read_volatile() };
-            self.follow(word);
+            let word = unsafe { (address as *const Word).read_volatile() };
+            self.follow(word.0);
         }
     }
 }

@@ -47,12 +47,12 @@ pyhost_os::state! {
 }
 
 /// Keeps the site of each live block of `accounts`. No exception is set; once.
-pub fn keep(gil: Gil<'_>, accounts: &[Account], front: usize) {
+pub fn keep(gil: Gil<'_>, accounts: &[Account]) {
     leak_mark::enter_before();
     let is_tracing = is_tracing(gil);
     leak_mark::leave_before();
     if is_tracing && STATE.sites.get().is_none() {
-        let kept = collect(gil, accounts, front);
+        let kept = collect(gil, accounts);
         let _ = kept.map(|sites| STATE.sites.set(sites));
     }
 }
@@ -75,18 +75,18 @@ fn is_tracing(gil: Gil<'_>) -> bool {
 const NUMPY_DOMAIN: c_uint = 389_047;
 
 /// Frames of the block at `address`; None if tracemalloc knows of none.
-fn frames_of(gil: Gil<'_>, account: Account, address: usize, front: usize) -> Option<Owned<'_>> {
+fn frames_of(gil: Gil<'_>, account: Account, address: usize) -> Option<Owned<'_>> {
     let look = |domain, pointer| {
         or_none(gil.traceback_of(domain, pointer)).filter(|frames| frames.is_tuple())
     };
     let mut leads = numpy::leads().into_iter();
     match account {
         Account::Numpy => leads.find_map(|lead| look(NUMPY_DOMAIN, address + lead)),
-        _ => look(0, address + front),
+        _ => look(0, address + super::front(address)),
     }
 }
 
-fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
+fn collect(gil: Gil<'_>, accounts: &[Account]) -> Option<Sites> {
     let mut blocks = new_table(MOST_BLOCKS)?;
     heap::alone(|closed| {
         for &account in accounts {
@@ -107,7 +107,7 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
     };
     let mut latest: Option<(Owned<'_>, (usize, usize))> = None;
     for &(start, account) in blocks.iter() {
-        let Some(frames) = frames_of(gil, account, start, front) else {
+        let Some(frames) = frames_of(gil, account, start) else {
             continue;
         };
         let mut add = || -> Returned<'_, ()> {
@@ -123,7 +123,9 @@ fn collect(gil: Gil<'_>, accounts: &[Account], front: usize) -> Option<Sites> {
                 }
             };
             let line = line as c_int;
-            sites.sites.push((start + front, Site { file, line }));
+            sites
+                .sites
+                .push((start + super::front(start), Site { file, line }));
             Ok(())
         };
         or_none(add());

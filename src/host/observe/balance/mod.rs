@@ -315,8 +315,11 @@ impl Sheet<'_> {
                 return (Part::Row(row), end.min(slice_end).min(arena.end));
             }
         }
-        if let Some(account) = guards::account_at(address) {
-            return (Part::Account(account), end);
+        if let Some((account, slot_end)) = guards::part_at(address) {
+            return (
+                account.map_or(Part::Nobody, Part::Account),
+                end.min(slot_end),
+            );
         }
         if address < stack_end {
             return (Part::Row(Row::ThreadStacks), end.min(stack_end));

@@ -16,8 +16,10 @@ mod signals;
 
 use crate::check::leaks::{self, StackTop};
 use crate::descriptor::{Descriptor, name_process, notice};
+use crate::error::{CAP_EXHAUSTED, UNGUARDED};
 use crate::heap::{big_blocks, bounded_heap, checked_blocks, guards, retention};
 use crate::ledger::{HEADER, LEDGER};
+use crate::libc_exports::native;
 use crate::limit::caps::{self, How, Refusal};
 use crate::observe::report::{
     self, AtPeak, Destination, Ending, Facts, Format, Json, Report, Stats, command,
@@ -25,7 +27,6 @@ use crate::observe::report::{
 use crate::observe::{at_exhausted, live, peak, resident_peak};
 use crate::resident::{self, Resident};
 use crate::{check::stacks::Text, cpython::objects::Gil, cpython::threads};
-use crate::{error::CAP_EXHAUSTED, libc_exports::native};
 use crate::{path_template::names_process, process, python::numpy};
 use pyhost_os::{calls, clock, forks::Child};
 use script_end::{ReportParts, Room};
@@ -152,9 +153,10 @@ fn end_at(status: c_int, top: &StackTop) -> Option<c_int> {
         damage::look(STATE.finalized.load(Relaxed));
     }
     let leaked = leak_status(status, top);
-    write_crowded_out();
-    finish(Ending::Exit(leaked.unwrap_or(status)), false);
-    leaked
+    let unguarded = (write_crowded_out() && status == 0).then_some(UNGUARDED);
+    let changed = leaked.or(unguarded);
+    finish(Ending::Exit(changed.unwrap_or(status)), false);
+    changed
 }
 
 /// Reports leaks, if the check is on and Python was finalised. Returns the exit status that takes the place of the script's,
@@ -173,16 +175,18 @@ fn leak_status(status: c_int, top: &StackTop) -> Option<c_int> {
     (status == 0 && leaked != 0 && is_leak).then_some(leaked)
 }
 
-/// Says how many blocks `--guard` had no room for, in the process that was asked to guard.
-fn write_crowded_out() {
+/// Says how many blocks `--guard` had no room for, in the process that was asked to guard; whether most.
+fn write_crowded_out() -> bool {
     let is_asked = |plan: &Plan| plan.pid == process::id();
     if STATE.plan.get().is_some_and(is_asked)
         && let Some(figures) = guards::figures()
     {
         let mut out = Descriptor::new(libc::STDERR_FILENO);
-        let _ = report::write_crowded_out(&figures, &mut out);
+        let are_most = report::write_crowded_out(&figures, &mut out);
         out.flush();
+        return are_most.unwrap_or(false);
     }
+    false
 }
 
 pub fn forked_in_parent() {

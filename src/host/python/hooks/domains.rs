@@ -9,7 +9,7 @@
 use super as hooks;
 use super::watched;
 use super::wrapped::{self, over_pymalloc};
-use crate::heap::{checked_blocks, out_of_bounds, sampling};
+use crate::heap::{checked_blocks, guards, out_of_bounds, sampling};
 use crate::ledger::index::{MEM, OBJ, RAW};
 use crate::{allocator::Allocator, check::faults, process::loaded};
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
@@ -160,7 +160,9 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         unsafe { ffi::PyMem_SetupDebugHooks() };
         STATE.debug_hooks.store(true, Relaxed);
         out_of_bounds::put_hooks_on();
-        if checked_blocks::is_on() {
+        let serves_all = allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED);
+        if checked_blocks::is_on() || guards::are_on() && serves_all {
+            guards::lie_over_hooks();
             watch::<RAW>(PYMEM_DOMAIN_RAW);
             watch::<MEM>(PYMEM_DOMAIN_MEM);
             watch::<OBJ>(PYMEM_DOMAIN_OBJ);
@@ -215,7 +217,7 @@ pub fn hand_over(debug_hooks: bool) -> bool {
         let now = get(DOMAINS[domain]);
         is_same(&now, &installed.domains[domain]) || is_same(&now, &kinds()[domain].now)
     });
-    if !is_ours || faults::is_on() || cfg!(Py_GIL_DISABLED) {
+    if !is_ours || faults::is_on() || guards::do_lie_over_hooks() || cfg!(Py_GIL_DISABLED) {
         return false;
     }
     count_over(own);

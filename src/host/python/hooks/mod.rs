@@ -66,17 +66,14 @@ extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
     }
 }
 
-/// The alignment of every block of a domain.
-const NATURAL_ALIGNMENT: usize = 16;
-
 /// As [`malloc`], under `--debug-hooks` or a `--guard` of small blocks; these are freed as others are.
 extern "C" fn watched_malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
-    heap::checked_requests::allocate::<A, false>(size, NATURAL_ALIGNMENT).cast()
+    heap::checked_requests::allocate::<A, false>(size, 1).cast()
 }
 
 extern "C" fn watched_calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
     match count.checked_mul(size) {
-        Some(bytes) => heap::checked_requests::allocate::<A, true>(bytes, NATURAL_ALIGNMENT).cast(),
+        Some(bytes) => heap::checked_requests::allocate::<A, true>(bytes, 1).cast(),
         None => std::ptr::null_mut(),
     }
 }

@@ -1,12 +1,14 @@
 //! A look at each pointer before CPython's debug hooks get it (`--debug-hooks`): they read the bytes in front of it, and of a
 //! block that was freed, or is another family's, print whatever lies there. What is right is passed on, and what the hooks
-//! find by themselves they report as ever.
+//! find by themselves they report as ever. Requests that `--guard` asks to be guarded are served here, and do not reach the
+//! hooks: a block ends at its page, without a pad, is filled as the hooks would, and is looked at when it is freed.
 
 #![allow(unsafe_code)]
 
+use crate::check::faults;
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::descriptor::notice;
-use crate::heap::{call_site::native_stacks, checked_blocks};
+use crate::heap::{call_site::native_stacks, checked_blocks, fill_bytes::FRESH, guards};
 use crate::ledger::{Account, index::MEM, index::RAW};
 use pyo3::ffi::{self, PyMemAllocatorEx};
 use std::ptr::null_mut;
@@ -38,46 +40,93 @@ fn next<const A: usize>() -> Option<&'static PyMemAllocatorEx> {
 }
 
 extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
-    look_for_gil::<A>("Malloc");
+    if holds_gil::<A>("Malloc")
+        && let Some(block) = guarded::<A>(size, Some(FRESH))
+    {
+        return block;
+    }
     let function = |table: &PyMemAllocatorEx| Some(table.malloc?(table.ctx, size));
     next::<A>().and_then(function).unwrap_or(null_mut())
 }
 
 extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
-    look_for_gil::<A>("Calloc");
+    if holds_gil::<A>("Calloc")
+        && let Some(block) = count
+            .checked_mul(size)
+            .and_then(|bytes| guarded::<A>(bytes, None))
+    {
+        return block;
+    }
     let function = |table: &PyMemAllocatorEx| Some(table.calloc?(table.ctx, count, size));
     next::<A>().and_then(function).unwrap_or(null_mut())
 }
 
-extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
-    let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
-    let table = looked::<A>(pointer, true);
-    table.and_then(function).unwrap_or(null_mut())
+extern "C" fn realloc<const A: usize>(ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
+    let hooks_table = looked::<A>(pointer, true);
+    let Some(before) = guards::size(pointer.cast()) else {
+        let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
+        return hooks_table.and_then(function).unwrap_or(null_mut());
+    };
+    let moved = malloc::<A>(ctx, size);
+    if !moved.is_null() {
+        // SAFETY: both blocks live, and are at least that long.
+        unsafe {
+            std::ptr::copy_nonoverlapping::<u8>(pointer.cast(), moved.cast(), before.min(size))
+        };
+        guards::free_by(pointer.cast(), Account::ALL[A], name::<A>(true));
+    }
+    moved
 }
 
 extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
-    if let Some(table) = looked::<A>(pointer, false)
-        && let Some(function) = table.free
-    {
+    let Some(table) = looked::<A>(pointer, false) else {
+        return;
+    };
+    if guards::owns(pointer.cast()) {
+        guards::free_by(pointer.cast(), Account::ALL[A], name::<A>(false));
+    } else if let Some(function) = table.free {
         function(table.ctx, pointer);
     }
 }
 
-/// Names the calls of a thread that has no right to the domain, for which CPython's hooks are about to end the process.
-fn look_for_gil<const A: usize>(function: &str) {
+/// A guarded block of `size` bytes, each `fill` or 0; null if it is refused; `None` if none is asked for, or there is no room.
+fn guarded<const A: usize>(size: usize, fill: Option<u8>) -> Option<Pointer> {
+    let is_last = || {
+        next::<A>()
+            .zip(TABLES[A].get())
+            .is_some_and(|(next, [hooks, _])| std::ptr::eq(next, hooks))
+    };
+    if !guards::wants(size) || !is_last() {
+        return None;
+    }
+    if faults::fails_of::<A>(size) {
+        return Some(null_mut());
+    }
+    let block = guards::allocate(Account::ALL[A], size, 1)?;
+    if let Some(fill) = fill.filter(|_| !block.is_null()) {
+        // SAFETY: a block that nobody else has yet.
+        unsafe { block.write_bytes(fill, size) };
+    }
+    Some(block.cast())
+}
+
+/// Whether the thread has a right to the domain. If not it names the calls; CPython's hooks are about to end the process.
+fn holds_gil<const A: usize>(function: &str) -> bool {
     // SAFETY: any thread may ask.
-    if A != RAW && unsafe { ffi::PyGILState_Check() } == 0 {
+    let holds = A == RAW || unsafe { ffi::PyGILState_Check() } != 0;
+    if !holds {
         let domain = if A == MEM { "PyMem" } else { "PyObject" };
         notice(format_args!(
             "{domain}_{function}(): called without the GIL"
         ));
         native_stacks::report(0, 0);
     }
+    holds
 }
 
 /// The table to call for a block that was made before, which is looked at first if the table is that of the hooks.
 fn looked<const A: usize>(pointer: Pointer, is_realloc: bool) -> Option<&'static PyMemAllocatorEx> {
-    look_for_gil::<A>(if is_realloc { "Realloc" } else { "Free" });
+    holds_gil::<A>(if is_realloc { "Realloc" } else { "Free" });
     let table = next_for::<A>(pointer)?;
     let kept = TABLES[A].get();
     if kept.is_some_and(|[hooks, _]| std::ptr::eq(hooks, table)) {

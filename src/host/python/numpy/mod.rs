@@ -111,9 +111,7 @@ pub fn start(
         ArrayAllocator::Mimalloc | ArrayAllocator::System => {}
     }
     let handler = match array_allocator {
-        ArrayAllocator::Mimalloc if heap::checked_blocks::is_on() => {
-            over_guarded::<Checked>(true, context)
-        }
+        ArrayAllocator::Mimalloc if heap::checked_blocks::is_on() => over::<Checked>(true, context),
         ArrayAllocator::Mimalloc => over::<Mimalloc>(debug_hooks, context),
         ArrayAllocator::Pool => over::<Pool>(debug_hooks, context),
         ArrayAllocator::Bfc => over::<Bfc>(debug_hooks, context),
@@ -131,18 +129,19 @@ pub fn start(
 }
 
 fn over<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
-    match guards::are_on() {
-        true => over_guarded::<Guarded<S>>(debug_hooks, context),
-        false => over_guarded::<S>(debug_hooks, context),
+    // A guarded block has no pads: it ends at its page.
+    match (debug_hooks, guards::are_on()) {
+        (false, false) => faulty_over::<S>(context),
+        (false, true) => faulty_over::<Guarded<S, false>>(context),
+        (true, false) => faulty_over::<Padded<S>>(context),
+        (true, true) => faulty_over::<Guarded<Padded<S>, true>>(context),
     }
 }
 
-fn over_guarded<S: Store>(debug_hooks: bool, context: *mut c_void) -> DataMemHandler {
-    match (debug_hooks, faults::is_on()) {
-        (true, false) => handler_over::<Padded<S>>(context),
-        (false, false) => handler_over::<S>(context),
-        (true, true) => handler_over::<Faulty<Padded<S>>>(context),
-        (false, true) => handler_over::<Faulty<S>>(context),
+fn faulty_over<S: Store>(context: *mut c_void) -> DataMemHandler {
+    match faults::is_on() {
+        true => handler_over::<Faulty<S>>(context),
+        false => handler_over::<S>(context),
     }
 }
 
@@ -299,14 +298,14 @@ pub fn alignment() -> usize {
 
 /// Where an array's data may begin, in bytes from the start of its block, for the blocks that a guard
 /// serves and for the others.
-pub fn leads() -> [usize; 2] {
+pub fn leads() -> [usize; 3] {
     let Some(plan) = STATE.plan.get() else {
-        return [0; 2];
+        return [0; 3];
     };
     let pads = if plan.has_pads { pads::lead() } else { 0 };
     match plan.allocator {
-        ArrayAllocator::Pool => [pads, pads + pool::lead()],
-        _ => [pads; 2],
+        ArrayAllocator::Pool => [pads, pads + pool::lead(), 0],
+        _ => [pads, pads, 0],
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::check::faults::fails_of;
 use crate::heap::{
-    self, Reallocated, array_blocks, checked_blocks, guards, placement, pool, region, sampling,
+    self, Reallocated, array_blocks, checked_blocks, fill_bytes::FRESH, guards, placement, pool,
+    region, sampling,
 };
 use crate::ledger::{Account, LEDGER, index::NUMPY};
 use crate::libc_exports::native::next;
@@ -156,15 +157,11 @@ unsafe fn checked_reallocate(pointer: *mut u8, size: usize) -> *mut u8 {
 
 unsafe fn checked_free(pointer: *mut u8) {
     // SAFETY: the caller's duties.
-    unsafe {
-        if !heap::free::<NUMPY, true>(pointer) {
-            heap::guards::free(pointer, Account::Numpy);
-        }
-    }
+    unsafe { heap::free::<NUMPY, true>(pointer) };
 }
 
-/// `S`, but for the blocks with guard pages behind them, under `--guard`.
-pub struct Guarded<S>(PhantomData<S>);
+/// `S`, but for the blocks with guard pages behind them, under `--guard`. With `FILLS` their first bytes are those of fresh ones.
+pub struct Guarded<S, const FILLS: bool>(PhantomData<S>);
 
 /// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no room.
 fn guarded(size: usize) -> Option<*mut u8> {
@@ -172,18 +169,28 @@ fn guarded(size: usize) -> Option<*mut u8> {
     guards::wants(size).then(take)?
 }
 
-impl<S: Store> Store for Guarded<S> {
-    const REALLOCATE: Reallocate = guarded_reallocate::<S>;
+impl<S: Store, const FILLS: bool> Store for Guarded<S, FILLS> {
+    const REALLOCATE: Reallocate = guarded_reallocate::<S, FILLS>;
     const FREE: Free = guarded_free::<S>;
 
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        guarded(size).unwrap_or_else(|| S::allocate::<ZERO>(size))
+        let Some(block) = guarded(size) else {
+            return S::allocate::<ZERO>(size);
+        };
+        if FILLS && !ZERO && !block.is_null() {
+            // SAFETY: a block that nobody else has yet.
+            unsafe { block.write_bytes(FRESH, size) };
+        }
+        block
     }
 }
 
-unsafe fn guarded_reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8 {
+unsafe fn guarded_reallocate<S: Store, const FILLS: bool>(
+    pointer: *mut u8,
+    size: usize,
+) -> *mut u8 {
     if pointer.is_null() {
-        return Guarded::<S>::allocate::<false>(size);
+        return Guarded::<S, FILLS>::allocate::<false>(size);
     }
     // SAFETY: a live block of this store; those that are copied are at least that long.
     unsafe {
@@ -200,7 +207,7 @@ unsafe fn guarded_reallocate<S: Store>(pointer: *mut u8, size: usize) -> *mut u8
             S::FREE(moved);
             return block;
         };
-        let block = Guarded::<S>::allocate::<false>(size);
+        let block = Guarded::<S, FILLS>::allocate::<false>(size);
         if !block.is_null() {
             std::ptr::copy_nonoverlapping(pointer, block, size.min(before));
             guards::free(pointer, Account::Numpy);
