@@ -79,7 +79,6 @@ impl Display for Directories {
     }
 }
 
-/// A host that runs.
 pub struct FoundHost {
     /// Its file, and the process by the file's name.
     pub entry: Entry,
@@ -224,7 +223,6 @@ pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Fail
     }
 }
 
-/// The process that a word names.
 pub fn process(word: &str) -> Result<Pid, Failure> {
     let found = word.parse();
     found.map_err(|expected| Failure(format!("'{word}' is no process; {expected}")))

@@ -109,7 +109,6 @@ impl Ledger {
         self.magic.store(MAGIC, Release);
     }
 
-    /// The counters of an account.
     #[inline(always)]
     pub(super) fn shared(&self, account: Account) -> &Shared {
         &self.accounts[account as usize]

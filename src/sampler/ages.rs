@@ -55,7 +55,6 @@ impl Births {
         Some((now - birth).max(0.0) / TICKS as f64)
     }
 
-    /// As words.
     pub fn words(&self) -> [u64; 3] {
         [self.bytes, self.sum as u64, (self.sum >> 64) as u64]
     }

@@ -104,12 +104,10 @@ impl<T: Keyed> Index<T> {
         }
     }
 
-    /// All entries.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter(|entry| entry.key() != 0)
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> std::ops::Range<usize> {
         self.entries.addresses()
     }

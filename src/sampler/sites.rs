@@ -18,7 +18,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// As a word.
     fn word(self) -> u64 {
         let numbers = u32::from(self.account) | u32::from(self.thread) << 8;
         pair(numbers, self.stack)
@@ -115,7 +114,6 @@ fn place(account: u8) -> usize {
     usize::from(account) % ACCOUNTS
 }
 
-/// All sites.
 #[derive(Default)]
 pub struct Sites {
     sums: MmapVec<Sums>,
@@ -348,7 +346,6 @@ impl Sites {
         self.sums.len()
     }
 
-    /// Whether a view has a moment.
     pub fn has(&self, view: View) -> bool {
         match view {
             View::AtResidentPeak => self.resident_peaks > 0,
@@ -381,7 +378,6 @@ impl Sites {
         }
     }
 
-    /// A site as words.
     pub fn words_of(&self, number: usize) -> [u64; WORDS] {
         let site = &self.sums[number];
         let mut words = [0; WORDS];
@@ -424,7 +420,6 @@ impl Sites {
         stacks.knows(key.stack) && self.sums.push(site)
     }
 
-    /// The account of the site of a number.
     pub fn account(&self, site: u32) -> u8 {
         self.sums[site as usize].key.account
     }

@@ -21,7 +21,6 @@ pub enum SpanView {
 // In the order in which they are reported.
 pyhost_os::named!(all SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" Allocated);
 
-/// A site that has changed in a span.
 #[derive(Clone, Copy)]
 struct Changed {
     site: Site,

@@ -271,7 +271,6 @@ impl Stacks {
         &self.letters[start as usize..][..length as usize]
     }
 
-    /// A text.
     pub fn text_at(&self, text: u32) -> &str {
         str::from_utf8(self.bytes(text)).unwrap_or("?")
     }

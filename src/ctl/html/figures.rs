@@ -25,7 +25,6 @@ pub fn trouble(number: i64) -> Markup {
     html! { span.trouble[number > 0] { (count(number)) } }
 }
 
-/// Shown if there is no figure.
 pub fn unknown() -> Markup {
     html! { span.unknown { "\u{2013}" span.unseen { "not known" } } }
 }

@@ -21,7 +21,6 @@ use pyhost_record::rows;
 use pyhost_sampler::{AtMoment, FrameView, Sum, View};
 use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
-/// Parts of the time.
 const PARTS: usize = 16;
 /// Of the pairs of parts, how many more must rise than fall: of 120. If the parts are independent and have no trend, that
 /// many are there in one of 1,300 cases.

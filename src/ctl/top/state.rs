@@ -67,7 +67,6 @@ impl View {
         SORTS[self.sort].0
     }
 
-    /// Whether there is something to look at.
     pub fn looks(&self) -> bool {
         !self.paused && self.ended.is_none()
     }

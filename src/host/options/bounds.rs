@@ -108,7 +108,6 @@ pub fn caps(values: &Values) -> Result<CapSettings> {
     })
 }
 
-/// Reads `--recycle-at`.
 pub fn recycling(values: &Values) -> Result<Option<RecycleSettings>> {
     refuse_if(
         values.recycle_at.is_none() && values.recycle_signal.is_some(),

@@ -161,7 +161,6 @@ impl<T: FromStr + Display> Kind for Number<T> {
     }
 }
 
-/// A command of the shell.
 pub enum Command {}
 
 impl Kind for Command {

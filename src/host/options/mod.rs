@@ -72,7 +72,6 @@ pub struct Options {
     pub argv: Vec<OsString>,
     /// The script's name.
     pub command: String,
-    /// The service that it is a part of.
     pub service: Option<command::Service>,
     /// The program's name, then Python's arguments.
     pub python_argv: Vec<OsString>,

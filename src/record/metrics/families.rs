@@ -26,11 +26,9 @@ pub enum Source {
     Process(fn(&Process<'_>) -> Option<Value>),
     /// One sample of 1, which says what the process is by its labels.
     Info,
-    /// One sample for the machine.
     Machine(fn(&Machine) -> u64),
 }
 
-/// A metric.
 pub struct Family {
     /// The name of its samples.
     pub name: &'static str,

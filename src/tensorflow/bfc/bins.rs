@@ -34,7 +34,6 @@ enum Place {
     Right(Handle),
 }
 
-/// The free chunks; none by default.
 #[derive(Default)]
 pub struct FreeChunks {
     pub(super) root: Handle,

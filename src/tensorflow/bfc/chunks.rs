@@ -22,7 +22,6 @@ impl Handle {
     /// No chunk. As an index, the head of the ring.
     pub const NONE: Handle = Handle(0);
 
-    /// Whether this is a chunk.
     #[inline]
     pub fn is_some(self) -> bool {
         self != Handle::NONE
@@ -80,7 +79,6 @@ impl Chunk {
         self.allocation == 0
     }
 
-    /// Length in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.granules as usize * GRANULE
@@ -126,7 +124,6 @@ impl Chunks {
         Some(chunks)
     }
 
-    /// The addresses of the tables.
     pub fn tables(&self) -> [Range<usize>; 2] {
         [self.entries.0.addresses(), self.starts.0.addresses()]
     }

@@ -19,7 +19,6 @@ const LIMITS: usize = 64;
 /// The least and the most of a cap of Python's own accounts that is its reserve.
 const RESERVE: (u64, u64) = (2 << 20, 4 << 20);
 
-/// A limit of a block of code.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeBlockLimit {
     /// The growth that it allows, in bytes.
@@ -49,7 +48,6 @@ pub enum LimitError {
     Low {
         /// Live bytes of the moment, with the maps that it counts.
         live: u64,
-        /// The least cap.
         least: u64,
     },
     /// The total's cap may be so many bytes at most.
@@ -134,7 +132,6 @@ fn locked<T>(work: impl FnOnce(&mut Table) -> T) -> T {
     work(&mut STATE.table.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The live bytes of a scope.
 pub fn live(scope: Scope) -> u64 {
     let snapshot = LEDGER.snapshot();
     match scope {
@@ -425,7 +422,6 @@ pub(super) fn enter(
     })
 }
 
-/// Closes a limit.
 pub(super) fn leave(index: usize, slot: &Slot) {
     locked(|table| {
         if let Some(open) = table.limits.get_mut(index).and_then(Option::take) {

@@ -153,7 +153,6 @@ pub fn get(scope: Scope) -> Option<u64> {
     limits::get(scope).map(|cap| cap.min(limit.unwrap_or(cap)))
 }
 
-/// Whether the process is in a tree with a cap.
 pub fn is_in_tree() -> bool {
     tree::shares().is_some()
 }

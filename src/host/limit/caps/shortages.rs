@@ -23,7 +23,6 @@ pub(super) struct Shortage {
 const RAISED: u64 = u64::MAX;
 
 pyhost_os::state! {
-    /// The shortages that are not over.
     static STATE: Shortages {
         shortages: [Shortage; Scope::COUNT] = [const {
             Shortage {
@@ -46,12 +45,10 @@ pub(super) fn count_error() {
     STATE.errors.fetch_add(1, Relaxed);
 }
 
-/// A scope's shortage.
 pub(super) fn of(scope: Scope) -> &'static Shortage {
     &STATE.shortages[scope.index()]
 }
 
-/// The scope whose shortage has that number.
 pub(super) fn scope_of(number: u64) -> Option<Scope> {
     Scope::all().find(|&scope| number != 0 && of(scope).number() == number)
 }

@@ -112,7 +112,6 @@ pub(super) fn inherit(bytes: u64) {
     STATE.height.fetch_add(bytes, SeqCst);
 }
 
-/// The cap of the tree.
 pub(super) fn size() -> Option<u64> {
     shares().map(Shares::size)
 }

@@ -488,7 +488,6 @@ pub(super) fn step() -> i64 {
     STATE.step.load(Relaxed).min(most)
 }
 
-/// The limit that is followed.
 pub(super) fn limit() -> Option<u64> {
     followed_limit().or_else(|| limits::with_maps().map(|(limit, _)| limit))
 }

@@ -153,7 +153,6 @@ struct Sheet<'a> {
     /// Sorted, without overlaps.
     extents: &'a [Extent],
     arenas: &'a [Arena],
-    /// Thread pointers.
     threads: &'a [usize],
     executable: Range<usize>,
     own_path: &'a [u8],

@@ -44,9 +44,7 @@ rows! {
     /// The host's executable.
     File Executable "executable",
     File Libpython "libpython",
-    /// Extension modules of Python.
     File Extensions "extension_modules",
-    /// Other libraries.
     File Libraries "libraries",
     /// Other files: the script's own, locales.
     File Files "other_files",

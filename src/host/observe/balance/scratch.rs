@@ -47,7 +47,6 @@ pub struct Scratch(Mapped<Memory>);
 
 pub struct Parts<'a> {
     pub extents: Extents<'a>,
-    /// Thread pointers.
     pub threads: Array<'a, usize>,
     /// Memory without a known owner.
     pub unclaimed: Array<'a, Unclaimed>,

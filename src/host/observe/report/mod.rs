@@ -105,7 +105,6 @@ pub struct Report<'a> {
     pub partial: bool,
     /// The allocator of array data; `None` if no NumPy is counted.
     pub numpy: Option<numpy::ArrayFigures>,
-    /// The bounded heap; None without one.
     pub region: Option<bounded_heap::RegionFigures>,
     /// The figures of guard pages; `None` if guards are off.
     pub guards: Option<GuardFigures>,
@@ -280,7 +279,6 @@ pub struct Facts {
     pub command: String,
     pub allocator: &'static str,
     pub debug_hooks: bool,
-    /// The name of the native mode.
     pub native: &'static str,
     pub profile: &'static str,
 }

@@ -50,7 +50,6 @@ impl AtPeak {
     }
 }
 
-/// The highest moment of a report.
 struct Moment<'a> {
     seconds: f64,
     ledger: &'a Snapshot,

@@ -63,7 +63,6 @@ pub struct ArrayFigures {
     pub allocator: &'static str,
     /// The least alignment of array data, in bytes.
     pub alignment: usize,
-    /// The choice of `--numpy huge-pages`.
     pub huge_pages: &'static str,
     /// The preferred NUMA node.
     pub node: Option<u32>,
