@@ -48,7 +48,6 @@ impl Document {
         matches!(self, Document::Record(_, true, _))
     }
 
-    /// The report, with its text in JSON.
     pub fn into_report(self) -> (Box<Report>, String) {
         match self {
             Document::Report(report, text) => (report, text),

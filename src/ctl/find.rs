@@ -15,7 +15,6 @@ const FILLING: Duration = Duration::from_millis(2);
 #[derive(Clone)]
 pub enum Directories {
     These(Vec<PathBuf>),
-    /// The default directories of all users.
     OfAllUsers,
 }
 
@@ -180,7 +179,6 @@ pub fn choose(
     mut found: Vec<Entry>,
     directories: &Directories,
 ) -> Result<Option<Entry>, Failure> {
-    /// How many are named.
     const NAMED: usize = 8;
     found.sort_by_key(|entry| std::cmp::Reverse(entry.identity.start_ticks));
     let mut namespaces = HashSet::new();

@@ -11,7 +11,6 @@ use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
 
-/// Shows a report in every form.
 fn show(report: &Report) {
     assert_plain(&report.to_text());
     let other = Report::default();

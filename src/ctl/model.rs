@@ -238,7 +238,6 @@ parts! {
         pub line: i64,
     }
 
-    /// A size class at a refusal.
     pub struct HeldClass {
         pub account: String,
         pub block_bytes: i64,
@@ -346,12 +345,10 @@ parts! {
         pub huge_pages: bool,
     }
 
-    /// The rules of `--fail`.
     pub struct Faults {
         pub rules: Vec<FaultRule>,
     }
 
-    /// A rule, and the requests that it counted.
     pub struct FaultRule {
         pub rule: String,
         pub requests: i64,
@@ -366,7 +363,6 @@ parts! {
         pub missed_blocks: i64,
     }
 
-    /// The findings of the leak check.
     pub struct Leaks {
         pub blocks: i64,
         pub bytes: i64,

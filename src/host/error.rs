@@ -29,7 +29,6 @@ impl Error {
         Error::Start(text.into())
     }
 
-    /// The exit status that goes with the failure.
     pub fn exit_status(&self) -> i32 {
         match self {
             Error::Option(_) => BAD_OPTION,

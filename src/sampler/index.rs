@@ -5,7 +5,6 @@ use pyhost_os::mmap_vec::MmapVec;
 /// Bytes of the table at the start: a page, since entries touch all of it soon.
 const FIRST_BYTES: usize = 4096;
 
-/// An entry of a table.
 pub trait Keyed: Copy + Default {
     /// By which it is found; 0 if the entry is free.
     fn key(&self) -> u64;

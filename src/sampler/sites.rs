@@ -11,9 +11,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub account: u8,
-    /// The thread's number.
     pub thread: u8,
-    /// The stack's number.
     pub stack: u32,
 }
 

@@ -11,7 +11,6 @@ pub fn bytes(number: i64) -> Markup {
     }
 }
 
-/// Bytes that may not be known.
 pub fn maybe_bytes(number: Option<i64>) -> Markup {
     number.map_or_else(unknown, bytes)
 }
@@ -49,7 +48,6 @@ fn percent(part: i64, whole: i64) -> String {
     format!("{share:.2}%")
 }
 
-/// The swatch of a class of the style sheet.
 pub fn swatch(class: &str) -> Markup {
     html! { svg class={ "swatch " (class) } viewBox="0 0 10 10" aria-hidden="true" { rect width="10" height="10" rx="2" {} } }
 }

@@ -176,7 +176,6 @@ fn users_call<'a>(stacks: &'a Stacks, site: &'a Site) -> Option<&'a Frame> {
         .or_else(|| stacks.calls_of(site).next())
 }
 
-/// The bytes of one subject.
 #[derive(Debug)]
 pub struct Row<'a> {
     pub subject: Subject<'a>,

@@ -101,7 +101,6 @@ impl View {
             .position(|host| host.entry.identity == *selected)
     }
 
-    /// The index of the selected host.
     pub fn selected(&self) -> Option<usize> {
         let first = (!self.hosts.is_empty()).then_some(0);
         self.place_of_selected().or(first)

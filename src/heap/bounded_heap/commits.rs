@@ -94,7 +94,6 @@ impl Commits {
         self.committed().saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
     }
 
-    /// How many slices there are.
     pub fn slices(&self) -> usize {
         self.blocks.len() * BLOCK_SLICES
     }

@@ -147,7 +147,6 @@ impl Emptied {
 }
 
 impl Page {
-    /// The account of the page's heap.
     #[inline]
     pub(crate) fn account(&self) -> Account {
         if !self.heap.is_null() {

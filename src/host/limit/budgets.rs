@@ -31,9 +31,7 @@ pub const DECISIONS: UnitDecisions = UnitDecisions {
 
 /// The value of a `pyhost.budget`.
 pub struct Budget {
-    /// The bytes that its unit may have.
     pub bytes: u64,
-    /// The name that it was given.
     pub name: Option<Box<str>>,
     /// The heap's number of the unit; 0 before its first block.
     pub number: Cell<UnitNumber>,

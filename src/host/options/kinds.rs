@@ -40,7 +40,6 @@ pub trait Kind {
     }
 }
 
-/// Several values of a kind.
 pub struct List<K>(PhantomData<K>);
 
 impl<K: Kind> Kind for List<K> {
@@ -89,7 +88,6 @@ impl Kind for Flag {
     }
 }
 
-/// One of several names.
 pub struct Choice<T>(PhantomData<T>);
 
 impl<T: Named + PartialEq> Kind for Choice<T> {

@@ -43,7 +43,6 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The options of this run, checked.
 #[derive(Debug)]
 pub struct Options {
     /// What was given. The fields below are what follows from it, where that is another thing.
@@ -56,14 +55,11 @@ pub struct Options {
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
     pub lines: LineSettings,
-    /// The key `file` of `--profile-lines`.
     pub profile_file: Option<Vec<u8>>,
     pub leak_check: Scope,
-    /// The rules of its key `suppressions`.
     pub leak_suppressions: Suppressions,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
-    /// Where the ledger is kept.
     pub live: live::LedgerPlace,
     /// How often the process is sampled, and where to.
     pub timeline: timeline::TimelineSettings,

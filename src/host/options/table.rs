@@ -58,7 +58,6 @@ impl Row {
     }
 }
 
-/// A part of an option's value.
 #[derive(Debug)]
 pub struct Part {
     /// How it is written: `key=VALUE`, a key alone, or nothing for the value without a key.
@@ -74,7 +73,6 @@ impl Part {
         self.key.split('=').next().unwrap_or_default()
     }
 
-    /// Whether the key is followed by a value.
     pub fn takes_value(&self) -> bool {
         self.key.is_empty() || self.key.contains('=')
     }

@@ -6,7 +6,6 @@ use super::{Machine, Process};
 use derive_more::Display;
 use pyhost_ledger::Scope;
 
-/// A sample's value.
 #[derive(Display)]
 pub enum Value {
     /// Bytes, blocks, or a count.

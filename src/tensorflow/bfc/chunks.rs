@@ -73,7 +73,6 @@ zeros_are_valid!(Pages: are_dirty, are_idle);
 zeros_are_valid!(Chunk: requested, allocation, start, granules, previous, next, left, right, pages);
 
 impl Chunk {
-    /// Whether no allocation holds it.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.allocation == 0

@@ -41,7 +41,6 @@ impl CodeBlockLimit {
     }
 }
 
-/// Why a cap or a limit cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
     /// The scope has so many bytes live, and with its reserve needs so many.
@@ -79,7 +78,6 @@ type Fixed = [AtomicU64; 3];
 const WITH_MAPS: usize = Scope::COUNT;
 
 pyhost_os::state! {
-    /// The caps in force, by scope.
     static STATE: CapTable {
         table: Mutex<Table> = Mutex::new(Table {
             caps: [None; Scope::COUNT],
@@ -355,7 +353,6 @@ pub(super) fn set_followed_reserve(bytes: u64) {
     STATE.followed_reserve.store(bytes, Relaxed);
 }
 
-/// The most of what is followed that is its reserve.
 pub(super) fn followed_reserve() -> u64 {
     STATE.followed_reserve.load(Relaxed)
 }

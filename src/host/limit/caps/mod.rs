@@ -141,7 +141,6 @@ pub fn enter(
     Ok(number)
 }
 
-/// Closes a limit.
 pub fn leave(number: usize, slot: &Slot) {
     limits::leave(number, slot);
     watch::ceilings_changed();

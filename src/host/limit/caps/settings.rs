@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum CapSize {
-    /// So many bytes.
     Bytes(u64),
     /// So many hundredths of a percent of what the process may have.
     #[display("{}.{:02}%", _0 / 100, _0 % 100)]

@@ -30,7 +30,6 @@ fn parts(word: u64) -> (u64, u32) {
 /// How often a claim tries again that was in the way of another.
 const ATTEMPTS: usize = 64;
 
-/// The page of a tree.
 #[derive(Clone, Copy)]
 pub struct Shares<'a>(pub &'a [AtomicU64]);
 

@@ -4,7 +4,6 @@ use crate::ledger::Scope;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A scope's shortage.
 pub(super) struct Shortage {
     /// 0 if none runs.
     number: AtomicU64,

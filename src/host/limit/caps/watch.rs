@@ -220,12 +220,10 @@ fn read_region(force: bool) {
     }
 }
 
-/// Whether the cap follows the charges, or a region.
 fn follows() -> bool {
     STATE.charges.get().is_some() || STATE.region_margin.get().is_some()
 }
 
-/// Whether the cap follows anything.
 pub(super) fn is_on() -> bool {
     follows() || follows_maps()
 }
@@ -318,7 +316,6 @@ pub(super) fn look_soon() {
     }
 }
 
-/// Microseconds of the monotonic clock.
 fn microseconds() -> i64 {
     (clock::monotonic() / 1000) as i64
 }

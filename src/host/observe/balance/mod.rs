@@ -147,7 +147,6 @@ fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     }
 }
 
-/// A balance that is being made.
 struct Sheet<'a> {
     closed: &'a Closed,
     /// Sorted, without overlaps.

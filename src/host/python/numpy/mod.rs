@@ -55,7 +55,6 @@ pyhost_os::state! {
     }
 }
 
-/// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayFigures {
     /// NumPy's version; `None` if it is not known.
@@ -64,7 +63,6 @@ pub struct ArrayFigures {
     /// The least alignment of array data, in bytes.
     pub alignment: usize,
     pub huge_pages: &'static str,
-    /// The preferred NUMA node.
     pub node: Option<u32>,
     pub pool: Option<pool::Statistics>,
     pub region: Option<bfc::Statistics>,
