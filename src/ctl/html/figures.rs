@@ -24,6 +24,9 @@ pub fn trouble(number: i64) -> Markup {
     html! { span.trouble[number > 0] { (count(number)) } }
 }
 
+/// The members of sections that are such counts.
+const TROUBLES: [&str; 3] = ["refused_commits", "missed_blocks", "failures"];
+
 pub fn unknown() -> Markup {
     html! { span.unknown { "\u{2013}" span.unseen { "not known" } } }
 }
@@ -104,6 +107,7 @@ pub fn words(name: &str) -> String {
 /// A value of the report, by its name and kind.
 pub fn value(name: &str, value: &Value) -> Markup {
     match (value, value.as_i64()) {
+        (_, Some(number)) if TROUBLES.contains(&name) => trouble(number),
         (_, Some(number)) if name.ends_with("_bytes") => bytes(number),
         (_, Some(number)) => count(number),
         (Value::Null, _) => html! { "none" },

@@ -61,10 +61,10 @@ pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, Stri
     let highest = report.at_resident_peak.as_ref().map(peak::resident_section);
     let details = Some(summary::details(report));
     let classes = report.size_classes.as_ref().map(heaps::sizes);
-    let numpy = report.numpy.as_ref().map(heaps::numpy);
+    let numpy = report.numpy.as_ref().map(heaps::members);
     let region = report.region.as_ref().map(heaps::region);
     let leaks = report.leaks.as_ref().map(checks::leaks);
-    let guards = report.guards.as_ref().map(checks::guards);
+    let guards = report.guards.as_ref().map(heaps::members);
     let faults = report.faults.as_ref().map(checks::faults);
     let caps = refusal::section(&report.caps);
     let tree = beside.tree.as_ref().map(processes::section);
