@@ -204,16 +204,12 @@ mod tests {
                 *text = evil.to_owned();
             }
         });
+        let beside = |baseline| Beside {
+            baseline,
+            ..Beside::default()
+        };
         let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
-        let page = page(
-            &report,
-            &json,
-            &Beside {
-                baseline: Some(&baseline),
-                ..Beside::default()
-            },
-        )
-        .unwrap();
+        let page = page(&report, &json, &beside(Some(&baseline))).unwrap();
         assert_eq!(page.matches("<script").count(), 4);
         assert_eq!(page.matches("</script>").count(), 4);
         for bad in ["<img", "<!--", "\0", "\u{202e}"] {
@@ -237,15 +233,11 @@ mod tests {
                 "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
             );
             let timeline = Timeline::of_text(&text).unwrap();
-            let page = page(
-                &report,
-                &json,
-                &Beside {
-                    timeline: Some(&timeline),
-                    ..Beside::default()
-                },
-            )
-            .unwrap();
+            let beside = Beside {
+                timeline: Some(&timeline),
+                ..Beside::default()
+            };
+            let page = page(&report, &json, &beside).unwrap();
             assert!(page.contains(&format!("value=\"{number}\"")));
             assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
         }
