@@ -136,7 +136,6 @@ impl Found {
         self.count += 1;
     }
 
-    /// One of the threads.
     fn one(&self) -> Option<Waiting> {
         static TURN: AtomicU64 = AtomicU64::new(0);
         // Not one after the other, as the threads that allocate may take turns.

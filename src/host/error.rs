@@ -39,5 +39,4 @@ impl Error {
 
 impl std::error::Error for Error {}
 
-/// The result of what fails with an error of the host.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -38,7 +38,6 @@ impl Births {
         self.sum = self.sum.wrapping_add(product(bytes, tick));
     }
 
-    /// Takes out bytes that were added.
     pub fn remove(&mut self, bytes: f64, tick: u32) {
         let bytes = bytes.round() as u64;
         self.bytes = self.bytes.wrapping_sub(bytes);

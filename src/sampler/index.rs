@@ -61,7 +61,6 @@ impl<T: Keyed> Index<T> {
         Some(())
     }
 
-    /// Takes out the entry of a key.
     pub fn remove(&mut self, wanted: u64) -> Option<T> {
         let place = self.place(wanted, |_| true)?;
         let found = self.entries[place];

@@ -257,7 +257,6 @@ impl Sites {
         noted.sum += weight;
     }
 
-    /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
     }
@@ -339,7 +338,6 @@ impl Sites {
         }
     }
 
-    /// How many there are.
     pub fn length(&self) -> usize {
         self.sums.len()
     }
@@ -440,7 +438,6 @@ impl Sites {
         self.sums[site.number as usize].births
     }
 
-    /// The mappings of all tables.
     pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
         let own = [self.sums.addresses(), self.index.addresses()];
         own.into_iter().chain(self.spans.addresses())

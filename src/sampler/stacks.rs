@@ -265,7 +265,6 @@ impl Stacks {
         })
     }
 
-    /// The letters of a text.
     pub fn bytes(&self, text: u32) -> &[u8] {
         let (start, length) = parts(self.texts[text as usize]);
         &self.letters[start as usize..][..length as usize]
@@ -335,7 +334,6 @@ impl Stacks {
             })
     }
 
-    /// Whether there is a stack of that number.
     pub fn knows(&self, stack: u32) -> bool {
         stack == EMPTY || (stack as usize) < self.nodes.len()
     }
@@ -351,7 +349,6 @@ impl Stacks {
         })
     }
 
-    /// The mappings of all tables.
     pub fn addresses(&self) -> [Range<usize>; 8] {
         [
             self.letters.addresses(),

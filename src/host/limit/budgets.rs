@@ -37,7 +37,6 @@ pub struct Budget {
     pub number: Cell<UnitNumber>,
     /// What the variable had before the block that runs.
     pub before: Cell<Option<Kept>>,
-    /// Whether the block runs.
     pub is_open: Cell<bool>,
 }
 

@@ -8,7 +8,6 @@ use crate::{limit::recycling::RecycleSettings, python::numpy::ArrayAllocator};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {
-    /// The region's size in bytes.
     pub size: Option<u64>,
     pub lock: bool,
     pub huge_pages: bool,

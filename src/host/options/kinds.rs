@@ -28,7 +28,6 @@ pub trait Kind {
     /// Writes the texts that a child process reads as the value.
     fn show(value: &Self::Value) -> Vec<OsString>;
 
-    /// The names that a value is one of; empty for other values.
     fn names() -> String {
         String::new()
     }

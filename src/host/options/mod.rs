@@ -61,7 +61,6 @@ pub struct Options {
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
     pub live: live::LedgerPlace,
-    /// How often the process is sampled, and where to.
     pub timeline: timeline::TimelineSettings,
     /// Whether an interactive run ends with what `--stats` did not ask for: one line, or the table of `--lines`.
     pub closing: bool,
@@ -212,7 +211,6 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     Ok(Request::Run(Box::new(options)))
 }
 
-/// An error if something is wrong.
 fn refuse_if(is_wrong: bool, text: &str) -> Result<()> {
     match is_wrong {
         true => Err(Error::option(text)),

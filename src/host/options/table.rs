@@ -37,7 +37,6 @@ pub struct Row {
     pub option: &'static str,
     /// Its variable, which children inherit. Empty: it has none, and is the command line's alone.
     pub variable: &'static str,
-    /// How its value is written.
     pub form: Form,
     /// Its help: a line, then the values and the keys.
     pub help: &'static str,
@@ -46,7 +45,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether it may be given several times.
     pub fn is_list(&self) -> bool {
         self.parts.iter().any(|part| part.is_list)
     }

@@ -33,7 +33,6 @@ pub struct Family {
     pub name: &'static str,
     /// One line that needs no escaping: the formats disagree on quotes.
     pub help: &'static str,
-    /// Where its samples come from.
     pub source: Source,
 }
 

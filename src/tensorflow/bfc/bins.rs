@@ -37,7 +37,6 @@ enum Place {
 #[derive(Default)]
 pub struct FreeChunks {
     pub(super) root: Handle,
-    /// How many there are.
     pub chunks: u64,
 }
 

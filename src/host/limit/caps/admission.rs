@@ -640,7 +640,6 @@ impl Case<'_> {
         part.vain.get() >= VAIN
     }
 
-    /// Ends the process.
     fn end(&self, how: How, python: &Python) -> ! {
         (python.end)(&self.record(how, python))
     }

@@ -59,7 +59,6 @@ pub struct Refusal {
     pub live: u64,
     /// The bytes of libraries' maps that the cap counts beside them.
     pub maps: u64,
-    /// How the thread learns of it.
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,

@@ -12,7 +12,6 @@ pub(super) struct Shortage {
     left: AtomicI64,
     /// The process's errors when the shortage began; [`RAISED`] if the host has raised one in it.
     errors_at_start: AtomicU64,
-    /// Whether the shortage has left its dossier.
     pub has_dossier: AtomicBool,
     /// Whether a thread has given back much after an error.
     pub gives_back: AtomicBool,
@@ -89,7 +88,6 @@ impl Shortage {
         (self.last_error.load(Relaxed), self.left.load(Relaxed))
     }
 
-    /// Notes an error of the shortage.
     pub fn note_error(&self, bytes: i64, left: i64) {
         if self.last_error.fetch_max(bytes, Relaxed) < bytes {
             self.left.store(left, Relaxed);

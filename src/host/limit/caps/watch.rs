@@ -557,7 +557,6 @@ impl Charges {
         (group.last_limit() < self.physical).then_some(group)
     }
 
-    /// Reads the group's limit.
     fn find_limit(&self) {
         let limit = self.group.as_ref().map_or(u64::MAX, Watch::limit);
         let limit = limit.min(self.physical).min(self.most) / self.share;

@@ -60,7 +60,6 @@ pub struct ArrayFigures {
     /// NumPy's version; `None` if it is not known.
     pub version: Option<&'static str>,
     pub allocator: &'static str,
-    /// The least alignment of array data, in bytes.
     pub alignment: usize,
     pub huge_pages: &'static str,
     pub node: Option<u32>,
