@@ -14,7 +14,6 @@ use std::fmt;
 
 /// Longest part of a file's and of a function's name in a traceback.
 const NAME: usize = 120;
-/// Most lines of a traceback.
 const LINES: i32 = 24;
 
 // SAFETY: as `frames.c` defines them. All read the calling thread's own frames, which it cannot leave meanwhile, if its state

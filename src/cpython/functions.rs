@@ -24,7 +24,6 @@ fn the<F: Copy>() -> F {
     unsafe { NonNull::dangling().read() }
 }
 
-/// Declares kinds of functions and closures.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident$(<$of:ident>)?: ($($bound:tt)+);)*) => {$(
         $(#[$doc])*

@@ -40,7 +40,6 @@ unsafe extern "C" {
 /// Threads that are asked about; in a program with more that may wait there is no line.
 pub const MOST: usize = 8;
 
-/// A thread that may wait.
 #[derive(Clone, Copy)]
 struct Waiting {
     thread: *const c_void,
@@ -58,7 +57,6 @@ impl Waiting {
     }
 }
 
-/// The threads that may wait.
 #[derive(Default)]
 struct Found {
     threads: [Option<Waiting>; MOST],
@@ -138,7 +136,6 @@ impl Found {
         self.count += 1;
     }
 
-    /// One of the threads.
     fn one(&self) -> Option<Waiting> {
         static TURN: AtomicU64 = AtomicU64::new(0);
         // Not one after the other, as the threads that allocate may take turns.

@@ -45,7 +45,6 @@ impl Cli {
     }
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Watch the hosts that run, or one of them; --once: list them

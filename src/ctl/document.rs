@@ -20,12 +20,10 @@ const LARGEST: u64 = 16 << 20;
 pub enum Document {
     /// A header and a ledger; whether their process runs; their file.
     Record(Box<Record>, bool, PathBuf),
-    /// A report, with its text.
     Report(Box<Report>, String),
 }
 
 impl Document {
-    /// Reads a file of either kind.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let refuse = |what: String| Failure::of(path, what);
         let bytes = bytes_of(path).map_err(refuse)?;
@@ -48,7 +46,6 @@ impl Document {
         matches!(self, Document::Record(_, true, _))
     }
 
-    /// The report, with its text in JSON.
     pub fn into_report(self) -> (Box<Report>, String) {
         match self {
             Document::Report(report, text) => (report, text),

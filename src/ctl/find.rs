@@ -15,7 +15,6 @@ const FILLING: Duration = Duration::from_millis(2);
 #[derive(Clone)]
 pub enum Directories {
     These(Vec<PathBuf>),
-    /// The default directories of all users.
     OfAllUsers,
 }
 
@@ -79,7 +78,6 @@ impl Display for Directories {
     }
 }
 
-/// A host that runs.
 pub struct FoundHost {
     /// Its file, and the process by the file's name.
     pub entry: Entry,
@@ -181,7 +179,6 @@ pub fn choose(
     mut found: Vec<Entry>,
     directories: &Directories,
 ) -> Result<Option<Entry>, Failure> {
-    /// How many are named.
     const NAMED: usize = 8;
     found.sort_by_key(|entry| std::cmp::Reverse(entry.identity.start_ticks));
     let mut namespaces = HashSet::new();
@@ -224,7 +221,6 @@ pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Fail
     }
 }
 
-/// The process that a word names.
 pub fn process(word: &str) -> Result<Pid, Failure> {
     let found = word.parse();
     found.map_err(|expected| Failure(format!("'{word}' is no process; {expected}")))

@@ -11,7 +11,6 @@ use pyhost_os::clock::Utc;
 use pyhost_record::{Record, SIZE, blank};
 use pyhost_testing::Random;
 
-/// Shows a report in every form.
 fn show(report: &Report) {
     assert_plain(&report.to_text());
     let other = Report::default();
@@ -130,17 +129,14 @@ fn show_report(text: &str) -> usize {
 }
 
 /// The page of a report in JSON, compared with another one.
-fn page_of(text: &str, before: Option<&str>) -> Result<String, String> {
+pub fn page_of(text: &str, before: Option<&str>) -> Result<String, String> {
     let baseline = |text| Baseline::new(Box::new(Report::of_json(text)?));
     let baseline = before.map(baseline).transpose()?;
-    html::page::page(
-        &Report::of_json(text)?,
-        text,
-        &Beside {
-            baseline: baseline.as_ref(),
-            ..Beside::default()
-        },
-    )
+    let beside = Beside {
+        baseline: baseline.as_ref(),
+        ..Beside::default()
+    };
+    html::page::page(&Report::of_json(text)?, text, &beside)
 }
 
 /// Draws a timeline, or refuses it in a line.
@@ -149,15 +145,11 @@ pub fn timeline(bytes: &[u8]) {
     match html::timeline::Timeline::of_text(&text) {
         Ok(timeline) => {
             let report = Report::of_record(&Record::of_bytes(&blank()).unwrap(), true);
-            html::page::page(
-                &report,
-                &report.to_json(),
-                &Beside {
-                    timeline: Some(&timeline),
-                    ..Beside::default()
-                },
-            )
-            .unwrap();
+            let beside = Beside {
+                timeline: Some(&timeline),
+                ..Beside::default()
+            };
+            html::page::page(&report, &report.to_json(), &beside).unwrap();
         }
         Err(error) => assert_eq!(error.lines().count(), 1, "{error}"),
     }

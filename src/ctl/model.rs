@@ -114,10 +114,10 @@ parts! {
         pub allocator: Option<String>,
         pub left_to: Option<String>,
         pub debug_hooks: Option<bool>,
-        pub numpy: Option<Numpy>,
-        pub region: Option<Region>,
+        pub numpy: Option<Ordered<Value>>,
+        pub region: Option<Ordered<Value>>,
         pub faults: Option<Faults>,
-        pub guards: Option<Guards>,
+        pub guards: Option<Ordered<Value>>,
         pub leaks: Option<Leaks>,
         pub accounts: Ordered<Account>,
         pub total: Total,
@@ -238,7 +238,6 @@ parts! {
         pub line: i64,
     }
 
-    /// A size class at a refusal.
     pub struct HeldClass {
         pub account: String,
         pub block_bytes: i64,
@@ -324,49 +323,16 @@ parts! {
         pub capacity_bytes: i64,
     }
 
-    /// The allocator of array data.
-    pub struct Numpy {
-        pub version: Option<String>,
-        pub allocator: String,
-        pub align: Option<i64>,
-        pub huge_pages: Option<String>,
-        pub numa_node: Option<i64>,
-        pub pool: Option<Ordered<Value>>,
-        pub region: Option<Ordered<Value>>,
-    }
-
-    pub struct Region {
-        pub size_bytes: i64,
-        pub reserved_bytes: i64,
-        pub committed_bytes: i64,
-        pub peak_committed_bytes: i64,
-        pub before_main_bytes: i64,
-        pub refused_commits: i64,
-        pub locked: bool,
-        pub huge_pages: bool,
-    }
-
-    /// The rules of `--fail`.
     pub struct Faults {
         pub rules: Vec<FaultRule>,
     }
 
-    /// A rule, and the requests that it counted.
     pub struct FaultRule {
         pub rule: String,
         pub requests: i64,
         pub injected: i64,
     }
 
-    pub struct Guards {
-        pub min_bytes: i64,
-        pub every: i64,
-        pub guarded_blocks: i64,
-        pub live_blocks: i64,
-        pub missed_blocks: i64,
-    }
-
-    /// The findings of the leak check.
     pub struct Leaks {
         pub blocks: i64,
         pub bytes: i64,

@@ -47,7 +47,6 @@ pub struct TreeOptions {
     pub pid: Option<Pid>,
 }
 
-/// A process of a tree.
 #[derive(Default)]
 pub struct Member {
     pub name: Pid,
@@ -66,7 +65,6 @@ pub struct Member {
     pub memory: Option<Proportional>,
     /// How many ancestors in the tree it has.
     pub depth: usize,
-    /// The file of a host.
     file: PathBuf,
 }
 

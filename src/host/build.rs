@@ -320,7 +320,6 @@ fn run(command: &mut Command) {
     assert!(is_done, "{command:?} failed");
 }
 
-/// The symbols that the executable exports.
 fn exported() -> Vec<String> {
     let list = std::fs::read_to_string(EXPORTS).expect("the list of exported symbols");
     let lines = list.lines().filter(|line| !line.starts_with('#'));

@@ -31,7 +31,6 @@ impl Error {
         Error::Start(text.into())
     }
 
-    /// The exit status that goes with the failure.
     pub fn exit_status(&self) -> i32 {
         match self {
             Error::Option(_) => BAD_OPTION,
@@ -42,5 +41,4 @@ impl Error {
 
 impl std::error::Error for Error {}
 
-/// The result of what fails with an error of the host.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -21,7 +21,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{os::unix::fs::MetadataExt, ptr::null};
 
-/// A bad command line.
 const BAD_OPTION: i32 = 2;
 const CANNOT_START: i32 = 1;
 /// The variables that it sets.

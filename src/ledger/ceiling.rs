@@ -81,7 +81,6 @@ stored! {
     }
 }
 
-/// No ceiling.
 pub(super) const NONE: i64 = i64::MAX;
 
 impl Ceiling {

@@ -25,7 +25,6 @@ pub(super) const CHANGING: u32 = 1;
 pub(super) const WINDOWED: u32 = 2;
 
 stored! {
-    /// The shared counters of one account.
     #[repr(C, align(64))]
     pub(super) struct Shared {
         /// Never below the account's live bytes; what the peak is taken from.
@@ -109,7 +108,6 @@ impl Ledger {
         self.magic.store(MAGIC, Release);
     }
 
-    /// The counters of an account.
     #[inline(always)]
     pub(super) fn shared(&self, account: Account) -> &Shared {
         &self.accounts[account as usize]
@@ -290,7 +288,6 @@ impl Ledger {
         (slot as *const Slot as usize - start) / size_of::<Slot>()
     }
 
-    /// The slot that an `owner` field names.
     pub(super) fn slot_of(&self, owner: u32) -> Option<&Slot> {
         match (owner as usize).checked_sub(1)? {
             OVERFLOW => Some(&self.overflow),

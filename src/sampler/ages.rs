@@ -38,7 +38,6 @@ impl Births {
         self.sum = self.sum.wrapping_add(product(bytes, tick));
     }
 
-    /// Takes out bytes that were added.
     pub fn remove(&mut self, bytes: f64, tick: u32) {
         let bytes = bytes.round() as u64;
         self.bytes = self.bytes.wrapping_sub(bytes);
@@ -55,7 +54,6 @@ impl Births {
         Some((now - birth).max(0.0) / TICKS as f64)
     }
 
-    /// As words.
     pub fn words(&self) -> [u64; 3] {
         [self.bytes, self.sum as u64, (self.sum >> 64) as u64]
     }

@@ -5,7 +5,6 @@ use pyhost_os::mmap_vec::MmapVec;
 /// Bytes of the table at the start: a page, since entries touch all of it soon.
 const FIRST_BYTES: usize = 4096;
 
-/// An entry of a table.
 pub trait Keyed: Copy + Default {
     /// By which it is found; 0 if the entry is free.
     fn key(&self) -> u64;
@@ -62,7 +61,6 @@ impl<T: Keyed> Index<T> {
         Some(())
     }
 
-    /// Takes out the entry of a key.
     pub fn remove(&mut self, wanted: u64) -> Option<T> {
         let place = self.place(wanted, |_| true)?;
         let found = self.entries[place];
@@ -104,12 +102,10 @@ impl<T: Keyed> Index<T> {
         }
     }
 
-    /// All entries.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter(|entry| entry.key() != 0)
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> std::ops::Range<usize> {
         self.entries.addresses()
     }

@@ -54,7 +54,6 @@ fn inward(calls: &[Call<'_>]) -> impl FnMut(&mut dyn FnMut(Step<'_>)) {
     move |take| calls.iter().rev().for_each(|call| take(Step::Whole(*call)))
 }
 
-/// A live sampled block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Live {
     /// Its address, as [`hidden`] writes it; 0 if the entry is free.

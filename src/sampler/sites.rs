@@ -11,14 +11,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub account: u8,
-    /// The thread's number.
     pub thread: u8,
-    /// The stack's number.
     pub stack: u32,
 }
 
 impl Key {
-    /// As a word.
     fn word(self) -> u64 {
         let numbers = u32::from(self.account) | u32::from(self.thread) << 8;
         pair(numbers, self.stack)
@@ -115,7 +112,6 @@ fn place(account: u8) -> usize {
     usize::from(account) % ACCOUNTS
 }
 
-/// All sites.
 #[derive(Default)]
 pub struct Sites {
     sums: MmapVec<Sums>,
@@ -261,7 +257,6 @@ impl Sites {
         noted.sum += weight;
     }
 
-    /// Later growth is compared with this moment.
     pub fn mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
     }
@@ -343,12 +338,10 @@ impl Sites {
         }
     }
 
-    /// How many there are.
     pub fn length(&self) -> usize {
         self.sums.len()
     }
 
-    /// Whether a view has a moment.
     pub fn has(&self, view: View) -> bool {
         match view {
             View::AtResidentPeak => self.resident_peaks > 0,
@@ -381,7 +374,6 @@ impl Sites {
         }
     }
 
-    /// A site as words.
     pub fn words_of(&self, number: usize) -> [u64; WORDS] {
         let site = &self.sums[number];
         let mut words = [0; WORDS];
@@ -424,7 +416,6 @@ impl Sites {
         stacks.knows(key.stack) && self.sums.push(site)
     }
 
-    /// The account of the site of a number.
     pub fn account(&self, site: u32) -> u8 {
         self.sums[site as usize].key.account
     }
@@ -447,7 +438,6 @@ impl Sites {
         self.sums[site.number as usize].births
     }
 
-    /// The mappings of all tables.
     pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
         let own = [self.sums.addresses(), self.index.addresses()];
         own.into_iter().chain(self.spans.addresses())

@@ -21,7 +21,6 @@ pub enum SpanView {
 // In the order in which they are reported.
 pyhost_os::named!(all SpanView: "at_peak" AtPeak, "grown" Grown, "allocated" Allocated);
 
-/// A site that has changed in a span.
 #[derive(Clone, Copy)]
 struct Changed {
     site: Site,
@@ -113,7 +112,6 @@ impl Spans {
         }
     }
 
-    /// Gives the memory of a span back.
     pub fn forget(&mut self, number: u64) {
         for spans in [&mut self.open, &mut self.ended] {
             let place = spans.iter().position(|span| span.number == number);
@@ -176,7 +174,6 @@ impl Spans {
         self.open.iter().chain(&self.ended)
     }
 
-    /// The mappings of all tables.
     pub fn addresses(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         self.all()
             .flat_map(|span| [span.changed.addresses(), span.index.addresses()])

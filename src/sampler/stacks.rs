@@ -265,13 +265,11 @@ impl Stacks {
         })
     }
 
-    /// The letters of a text.
     pub fn bytes(&self, text: u32) -> &[u8] {
         let (start, length) = parts(self.texts[text as usize]);
         &self.letters[start as usize..][..length as usize]
     }
 
-    /// A text.
     pub fn text_at(&self, text: u32) -> &str {
         str::from_utf8(self.bytes(text)).unwrap_or("?")
     }
@@ -336,7 +334,6 @@ impl Stacks {
             })
     }
 
-    /// Whether there is a stack of that number.
     pub fn knows(&self, stack: u32) -> bool {
         stack == EMPTY || (stack as usize) < self.nodes.len()
     }
@@ -352,7 +349,6 @@ impl Stacks {
         })
     }
 
-    /// The mappings of all tables.
     pub fn addresses(&self) -> [Range<usize>; 8] {
         [
             self.letters.addresses(),

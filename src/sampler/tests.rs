@@ -23,7 +23,6 @@ fn came(moment: u64, address: usize, bytes: usize) -> Allocation {
 const SECOND: u64 = 1_000_000_000;
 
 impl Samples {
-    /// The bytes of each site.
     fn bytes(&self, view: View) -> Vec<i64> {
         self.sites()
             .map(|site| self.sum(site, view).bytes())

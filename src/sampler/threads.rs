@@ -25,7 +25,6 @@ const UNNAMED: u8 = u8::MAX - 1;
 pub const OTHERS: u8 = u8::MAX - 2;
 const _: () = assert!(NAMES <= OTHERS as usize);
 
-/// The names.
 #[derive(Default)]
 pub struct Threads {
     /// For each the number of its text.
@@ -53,7 +52,6 @@ impl Threads {
         if is_kept { number as u8 } else { OTHERS }
     }
 
-    /// The thread of a number.
     pub fn view<'a>(&self, number: u8, stacks: &'a Stacks) -> Thread<'a> {
         match (number, self.names.get(usize::from(number))) {
             (MAIN, _) => Thread::Main,

@@ -168,7 +168,6 @@ impl Object {
             .wrapping_add(header.p_vaddr(LittleEndian) as usize)
     }
 
-    /// The readable parts of the object.
     fn segments(&self) -> impl Iterator<Item = Range<usize>> {
         let loaded = self.headers().iter().filter(|it| {
             it.p_type(LittleEndian) == elf::PT_LOAD && it.p_flags(LittleEndian).contains(elf::PF_R)

@@ -9,7 +9,6 @@
 use crate::machine::{RBP, RIP, RSP, Registers, Stack};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A step to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// From the stack pointer, or from rbp, to the end of the function's stack.

@@ -56,7 +56,6 @@ pub fn walk(mut visit: impl FnMut(&Call) -> bool) -> bool {
     end != End::NoRoom
 }
 
-/// Why a walk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Nobody wants more calls, or the tables lead no further.

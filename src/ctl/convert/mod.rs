@@ -61,7 +61,6 @@ impl Format {
     }
 }
 
-/// Converts the report that was asked for.
 pub fn run(options: &ConvertOptions, directories: &Directories) -> Result<(), Failure> {
     let path = options.output.as_deref().filter(|path| *path != "-");
     if options.to.is_binary() && path.is_none() && std::io::stdout().is_terminal() {

@@ -5,7 +5,6 @@ use crate::stacks::{Frame, Stacks, View};
 use indexmap::IndexSet;
 use serde_json::{Value, json};
 
-/// The name by which speedscope knows its format.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 /// A line of JSON. The chosen view is the first profile.

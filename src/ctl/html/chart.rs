@@ -82,7 +82,6 @@ const MOST_EVENTS: usize = 200;
 /// A cap above this many times the highest figure is named and not drawn.
 const CAP_IN_SIGHT: f64 = 2.5;
 const RIGHT: i32 = 28;
-/// The length of the mark of a tick.
 const TICK: i32 = 8;
 
 /// A picture, and the data that it leaves out.

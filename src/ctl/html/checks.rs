@@ -1,8 +1,8 @@
-//! The results of the checks: leaks, guarded blocks, injected faults.
+//! The results of the checks: leaks, injected faults.
 
-use super::figures::{Titles, bytes, count, facts, place, swatch, table, trouble, unknown};
+use super::figures::{Titles, bytes, count, place, swatch, table, trouble, unknown};
 use super::{chart::account_class, text};
-use crate::model::{FaultRule, Faults, Guards, LeakGroup, Leaks};
+use crate::model::{FaultRule, Faults, LeakGroup, Leaks};
 use maud::{Markup, html};
 
 pub fn leaks(leaks: &Leaks) -> Markup {
@@ -35,16 +35,6 @@ pub fn leaks(leaks: &Leaks) -> Markup {
         @if leaks.interpreters { p.note { "There were further interpreters, of which CPython itself loses blocks." } }
         @if !leaks.sure && leaks.blocks > 0 { p.note { "So the exit status stays the script\u{2019}s." } }
     }
-}
-
-pub fn guards(guards: &Guards) -> Markup {
-    facts(&[
-        ("blocks from", bytes(guards.min_bytes)),
-        ("one of", count(guards.every)),
-        ("guarded so far", count(guards.guarded_blocks)),
-        ("live of them", count(guards.live_blocks)),
-        ("found no room", trouble(guards.missed_blocks)),
-    ])
 }
 
 /// The section of `--fail`.

@@ -5,7 +5,6 @@ use pyhost_ledger::REPORTED;
 
 const STYLE: &str = concat!(include_str!("style.css"), include_str!("lines/style.css"));
 
-/// Relative luminance of `#rrggbb`.
 fn luminance(color: &str) -> f64 {
     let part = |at: usize| {
         let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;

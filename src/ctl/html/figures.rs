@@ -11,7 +11,6 @@ pub fn bytes(number: i64) -> Markup {
     }
 }
 
-/// Bytes that may not be known.
 pub fn maybe_bytes(number: Option<i64>) -> Markup {
     number.map_or_else(unknown, bytes)
 }
@@ -25,7 +24,9 @@ pub fn trouble(number: i64) -> Markup {
     html! { span.trouble[number > 0] { (count(number)) } }
 }
 
-/// Shown if there is no figure.
+/// The members of sections that are such counts.
+const TROUBLES: [&str; 3] = ["refused_commits", "missed_blocks", "failures"];
+
 pub fn unknown() -> Markup {
     html! { span.unknown { "\u{2013}" span.unseen { "not known" } } }
 }
@@ -50,7 +51,6 @@ fn percent(part: i64, whole: i64) -> String {
     format!("{share:.2}%")
 }
 
-/// The swatch of a class of the style sheet.
 pub fn swatch(class: &str) -> Markup {
     html! { svg class={ "swatch " (class) } viewBox="0 0 10 10" aria-hidden="true" { rect width="10" height="10" rx="2" {} } }
 }
@@ -107,6 +107,7 @@ pub fn words(name: &str) -> String {
 /// A value of the report, by its name and kind.
 pub fn value(name: &str, value: &Value) -> Markup {
     match (value, value.as_i64()) {
+        (_, Some(number)) if TROUBLES.contains(&name) => trouble(number),
         (_, Some(number)) if name.ends_with("_bytes") => bytes(number),
         (_, Some(number)) => count(number),
         (Value::Null, _) => html! { "none" },

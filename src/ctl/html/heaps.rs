@@ -1,50 +1,28 @@
 //! The heaps: the allocator of array data, the bounded heap, and blocks by size, a histogram an account: live bytes against
 //! what the heap has room for.
 
-use super::figures::{bar, bytes, count, facts, swatch, table, trouble, value, words, yes_no};
+use super::figures::{bar, bytes, count, facts, swatch, table, value, words};
 use super::{chart::account_class, text};
-use crate::model::{Numpy, Ordered, Region, SizeClass};
+use crate::model::{Ordered, SizeClass};
 use maud::{Markup, html};
 use serde_json::Value;
 
-fn members(members: &Ordered<Value>) -> Markup {
+/// The members of a section by their own names, but for those that are null; an object below its name.
+pub fn members<'a>(members: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Markup {
+    let known = members.into_iter().filter(|(_, member)| !member.is_null());
+    let (parts, others): (Vec<_>, Vec<_>) = known.partition(|(_, member)| member.is_object());
     let member = |(name, member): (&String, &Value)| (words(name), value(name, member));
-    let rows: Vec<(String, Markup)> = members.iter().map(member).collect();
-    facts(&rows)
-}
-
-pub fn numpy(numpy: &Numpy) -> Markup {
-    let text = |name, text: &String| (name, html! { (text::clean(text)) });
-    let known = |name, known: &Option<String>| Some(text(name, known.as_ref()?));
-    let rows = [
-        known("NumPy", &numpy.version),
-        Some(text("array data from", &numpy.allocator)),
-        numpy.align.map(|align| ("aligned to", bytes(align))),
-        known("huge pages", &numpy.huge_pages),
-        numpy.numa_node.map(|node| ("memory node", count(node))),
-    ];
-    let rows: Vec<_> = rows.into_iter().flatten().collect();
+    let rows: Vec<(String, Markup)> = others.into_iter().map(member).collect();
     html! {
         (facts(&rows))
-        @if let Some(pool) = &numpy.pool { h3 { "Pool" } (members(pool)) }
-        @if let Some(region) = &numpy.region { h3 { "Region of arrays" } (members(region)) }
+        @for (name, part) in parts { h3 { (words(name)) } (self::members(part.as_object().into_iter().flatten())) }
     }
 }
 
-pub fn region(region: &Region) -> Markup {
-    html! {
-        (bar("obj", [region.peak_committed_bytes, region.committed_bytes], region.size_bytes))
-        (facts(&[
-            ("size", bytes(region.size_bytes)),
-            ("committed", bytes(region.committed_bytes)),
-            ("peak committed", bytes(region.peak_committed_bytes)),
-            ("before the script", bytes(region.before_main_bytes)),
-            ("reserved addresses", bytes(region.reserved_bytes)),
-            ("commits refused", trouble(region.refused_commits)),
-            ("locked", html! { (yes_no(region.locked)) }),
-            ("huge pages", html! { (yes_no(region.huge_pages)) }),
-        ]))
-    }
+pub fn region(region: &Ordered<Value>) -> Markup {
+    let bytes = |name: &str| region.get(name).and_then(Value::as_i64).unwrap_or(0);
+    let filled = ["peak_committed_bytes", "committed_bytes"].map(bytes);
+    html! { (bar("obj", filled, bytes("size_bytes"))) (members(region)) }
 }
 
 /// Heights of a histogram, in units of its picture.

@@ -57,7 +57,6 @@ pub struct HtmlOptions {
 #[cfg(test)]
 const SAMPLE: &str = include_str!("sample.json");
 
-/// Makes the page that was asked for.
 pub fn run(options: &HtmlOptions, directories: &Directories) -> Result<(), Failure> {
     let input = Input::read(&options.report, directories)?;
     let timeline = options.timeline.as_deref().map(timeline_of).transpose()?;

@@ -61,10 +61,10 @@ pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, Stri
     let highest = report.at_resident_peak.as_ref().map(peak::resident_section);
     let details = Some(summary::details(report));
     let classes = report.size_classes.as_ref().map(heaps::sizes);
-    let numpy = report.numpy.as_ref().map(heaps::numpy);
+    let numpy = report.numpy.as_ref().map(heaps::members);
     let region = report.region.as_ref().map(heaps::region);
     let leaks = report.leaks.as_ref().map(checks::leaks);
-    let guards = report.guards.as_ref().map(checks::guards);
+    let guards = report.guards.as_ref().map(heaps::members);
     let faults = report.faults.as_ref().map(checks::faults);
     let caps = refusal::section(&report.caps);
     let tree = beside.tree.as_ref().map(processes::section);
@@ -204,16 +204,12 @@ mod tests {
                 *text = evil.to_owned();
             }
         });
+        let beside = |baseline| Beside {
+            baseline,
+            ..Beside::default()
+        };
         let baseline = Baseline::new(Box::new(serde_json::from_str(&json).unwrap())).unwrap();
-        let page = page(
-            &report,
-            &json,
-            &Beside {
-                baseline: Some(&baseline),
-                ..Beside::default()
-            },
-        )
-        .unwrap();
+        let page = page(&report, &json, &beside(Some(&baseline))).unwrap();
         assert_eq!(page.matches("<script").count(), 4);
         assert_eq!(page.matches("</script>").count(), 4);
         for bad in ["<img", "<!--", "\0", "\u{202e}"] {
@@ -237,15 +233,11 @@ mod tests {
                 "{{\"timeline\":\"pyhost-timeline/1\",\"accounts\":[\"a\",\"b\"]}}\n{sample}\n{{\"t\":0,\"caps\":{{\"a\":{number}}}}}\n"
             );
             let timeline = Timeline::of_text(&text).unwrap();
-            let page = page(
-                &report,
-                &json,
-                &Beside {
-                    timeline: Some(&timeline),
-                    ..Beside::default()
-                },
-            )
-            .unwrap();
+            let beside = Beside {
+                timeline: Some(&timeline),
+                ..Beside::default()
+            };
+            let page = page(&report, &json, &beside).unwrap();
             assert!(page.contains(&format!("value=\"{number}\"")));
             assert!(!page.contains("NaN") && !page.contains("inf"), "{number}");
         }

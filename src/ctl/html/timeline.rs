@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 /// The schema's name, in the first line.
 const SCHEMA: &str = "pyhost-timeline/1";
-/// More accounts than this no host has.
 const MOST_ACCOUNTS: usize = 64;
 /// More bytes than this no process has; so many of so many accounts can be added up.
 const MOST_BYTES: i64 = 1 << 56;

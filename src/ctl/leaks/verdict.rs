@@ -21,7 +21,6 @@ use pyhost_record::rows;
 use pyhost_sampler::{AtMoment, FrameView, Sum, View};
 use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
-/// Parts of the time.
 const PARTS: usize = 16;
 /// Of the pairs of parts, how many more must rise than fall: of 120. If the parts are independent and have no trend, that
 /// many are there in one of 1,300 cases.
@@ -39,7 +38,6 @@ const LAST_SHARE: f64 = 0.15;
 pub struct Rising<'a> {
     /// The innermost call of the user's own code, or the innermost call; None if no Python code ran.
     pub line: Option<FrameView<'a>>,
-    /// The account with the most of the growth.
     pub account: Account,
     /// Growth of the live bytes from the first part to the last.
     pub growth: i64,
@@ -65,7 +63,6 @@ struct Line<'a> {
 pub struct Verdict<'a> {
     /// The lines that rise, those that have grown most first.
     pub rising: Vec<Rising<'a>>,
-    /// Of the others, the one that has grown most.
     pub largest_other: Option<Rising<'a>>,
 }
 

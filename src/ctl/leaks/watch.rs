@@ -56,7 +56,6 @@ fn alive(path: &Path) -> Option<Box<Record>> {
     }
 }
 
-/// Watches the process of the file `path`.
 pub fn watch(path: &Path, name: &Pid, span: Duration) -> Result<Watched, Failure> {
     let Document::Record(record, true, _) = Document::read(path)? else {
         return Err(runs_no_more(name));

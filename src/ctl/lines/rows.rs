@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use std::{cmp::Reverse, collections::HashMap};
 
-/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// The innermost line of your own code
@@ -177,7 +176,6 @@ fn users_call<'a>(stacks: &'a Stacks, site: &'a Site) -> Option<&'a Frame> {
         .or_else(|| stacks.calls_of(site).next())
 }
 
-/// The bytes of one subject.
 #[derive(Debug)]
 pub struct Row<'a> {
     pub subject: Subject<'a>,
@@ -199,7 +197,6 @@ pub struct Table<'a> {
     pub stacks: &'a Stacks,
     pub view: View,
     pub by: By,
-    /// The one account that counts.
     pub account: Option<&'a str>,
     /// Those with the most bytes first.
     pub rows: Vec<Row<'a>>,

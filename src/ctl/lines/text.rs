@@ -7,7 +7,6 @@ use pyhost_os::bytes::Bytes;
 use serde_json::{Value, json};
 use std::fmt::{Display, Write};
 
-/// Calls that are shown of a stack.
 const CALLS: usize = 20;
 
 /// The first `top` rows, the sum of the others, and the facts of the samples.

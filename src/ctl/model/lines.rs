@@ -15,7 +15,6 @@ pub struct SampledLines {
     pub interval_bytes: i64,
     pub samples: i64,
     pub dropped: i64,
-    /// The libraries of native calls.
     pub libraries: Vec<Library>,
     /// For each view, the sums of its accounts over all stacks.
     pub sums: Ordered<Ordered<LineSum>>,
@@ -29,7 +28,6 @@ pub struct SampledLines {
     pub grown: Vec<StackRow>,
 }
 
-/// A library that native calls are in.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
     pub file: String,
@@ -66,7 +64,6 @@ pub struct StackRow {
     pub stack: Vec<Call>,
 }
 
-/// The live objects of a type.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TypeRow {
     #[serde(rename = "type")]

@@ -12,7 +12,6 @@ use std::sync::{Mutex, PoisonError, atomic::Ordering::Relaxed};
 #[derive(Default)]
 pub struct Workers(Mutex<HashMap<Kind, Vec<Option<Identity>>>>);
 
-/// A service and a role in it.
 type Kind = (String, &'static str);
 
 impl Workers {

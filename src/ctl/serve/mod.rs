@@ -70,7 +70,6 @@ fn end_on_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// The page at `/`.
 const PAGE: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>pyhostctl</title>
 <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 /// The bytes of a request line and its headers that are read at most.
 pub const LIMIT: usize = 8 * 1024;
-/// The headers that are read at most.
 const HEADERS: usize = 64;
 
 pub struct Request {

@@ -11,7 +11,6 @@ pub struct Response {
 
 pub const NOT_FOUND: &str = "404 Not Found";
 pub const BAD_REQUEST: &str = "400 Bad Request";
-/// The type of a response for people.
 pub const PLAIN: &str = "text/plain; charset=utf-8";
 
 impl Response {

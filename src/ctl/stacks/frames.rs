@@ -45,7 +45,6 @@ impl View {
         sampler::View::ALL[self as usize]
     }
 
-    /// Whether the ages of the bytes are known.
     pub fn has_ages(self) -> bool {
         matches!(self, View::Live | View::Grown)
     }
@@ -73,7 +72,6 @@ pub struct Amount {
     pub age: Age,
 }
 
-/// Bytes and their ages.
 #[derive(Add, AddAssign, Clone, Copy, Debug, Default, PartialEq)]
 pub struct Age {
     bytes: f64,
@@ -111,7 +109,6 @@ impl Display for Age {
 }
 
 impl Amount {
-    /// Of an age that is not known.
     pub fn new(bytes: i64, blocks: i64, square: f64) -> Self {
         Amount {
             bytes,

@@ -236,7 +236,6 @@ impl Gathering {
         Ok(())
     }
 
-    /// The number of a frame.
     fn frame(&mut self, frame: Frame) -> usize {
         self.frames.insert_full(frame).0
     }

@@ -7,7 +7,6 @@ use super::run::Run;
 use maud::{PreEscaped, html};
 use std::collections::BTreeMap;
 
-/// The results by place.
 #[derive(Default)]
 pub struct Cases(BTreeMap<(String, String), Case>);
 

@@ -6,7 +6,6 @@ use pyhost_os::bytes::{self, Bytes, Expected};
 use serde::Serialize;
 use std::str::FromStr;
 
-/// The requests that are counted.
 #[derive(Clone, Debug, Default, Args, Serialize)]
 pub struct Rule {
     /// Count the requests of these accounts alone: raw, mem, obj, arena, numpy, native, mapped, or several

@@ -67,7 +67,6 @@ impl View {
         SORTS[self.sort].0
     }
 
-    /// Whether there is something to look at.
     pub fn looks(&self) -> bool {
         !self.paused && self.ended.is_none()
     }
@@ -102,7 +101,6 @@ impl View {
             .position(|host| host.entry.identity == *selected)
     }
 
-    /// The index of the selected host.
     pub fn selected(&self) -> Option<usize> {
         let first = (!self.hosts.is_empty()).then_some(0);
         self.place_of_selected().or(first)

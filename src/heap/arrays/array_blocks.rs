@@ -28,7 +28,6 @@ pub const MAX_ALIGNMENT: usize = 4096;
 /// array of zeros takes no memory until it is used, as with `calloc` of libc.
 const LAZY_ZERO: usize = 1 << 20;
 
-/// The alignment less one.
 static MASK: AtomicUsize = AtomicUsize::new(63);
 
 /// Chooses the alignment: a power of two from 16 to [`MAX_ALIGNMENT`]. Before the first block.

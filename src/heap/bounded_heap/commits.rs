@@ -31,11 +31,9 @@ pub struct Commits {
     committed: u64,
     /// Bytes below the limit that the commits which follow do not get.
     pub kept: u64,
-    /// Whether whole blocks are counted.
     pub whole_blocks: bool,
 }
 
-/// The slices that a commit added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Bytes that were not committed before.
@@ -96,7 +94,6 @@ impl Commits {
         self.committed().saturating_add(bytes) <= self.limit.saturating_sub(self.kept)
     }
 
-    /// How many slices there are.
     pub fn slices(&self) -> usize {
         self.blocks.len() * BLOCK_SLICES
     }

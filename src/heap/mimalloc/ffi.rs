@@ -98,7 +98,6 @@ pub fn queue_of(size: usize) -> usize {
 const PAGE_COUNT: usize = if IS_64_BIT { 176 } else { 164 };
 const FREE_DIRECT: usize = if IS_64_BIT { 272 } else { 212 };
 
-/// Whether addresses have 64 bits.
 pub const IS_64_BIT: bool = cfg!(target_pointer_width = "64");
 
 /// A first-class heap (`mi_heap_t`).

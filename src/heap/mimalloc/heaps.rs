@@ -28,7 +28,6 @@ const fn none() -> EachAccount {
     [const { AtomicPtr::new(null_mut()) }; ACCOUNTS]
 }
 
-/// Whether a heap is one for checked blocks.
 #[inline]
 pub fn is_checked(heap: *mut Heap) -> bool {
     let is_same = |other: &AtomicPtr<Heap>| other.load(Relaxed) == heap;
@@ -36,7 +35,6 @@ pub fn is_checked(heap: *mut Heap) -> bool {
         && (HEAPS.checked.iter().any(is_same) || HEAPS.checked_before.iter().any(is_same))
 }
 
-/// Whether an account has a heap of before the mark.
 pub fn is_marked(account: Account) -> bool {
     let [own, before] =
         [&HEAPS.own, &HEAPS.before].map(|heaps| heaps[account as usize].load(Relaxed));

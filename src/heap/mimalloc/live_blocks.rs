@@ -42,13 +42,11 @@ impl Free {
 /// A block of a page, which stays while the gate is closed.
 #[derive(Clone, Copy)]
 pub struct LiveBlock<'a> {
-    /// Its start.
     pub start: *mut u8,
     /// Its usable bytes.
     pub size: usize,
     /// Whether it is live beyond doubt: its page's lists are whole.
     pub is_sure: bool,
-    /// Its page.
     pub(crate) page: &'a Page,
 }
 

@@ -147,7 +147,6 @@ impl Emptied {
 }
 
 impl Page {
-    /// The account of the page's heap.
     #[inline]
     pub(crate) fn account(&self) -> Account {
         if !self.heap.is_null() {
@@ -325,7 +324,6 @@ fn beginning_in(closed: &Closed, entry: *mut Page, slice: usize) -> Option<&Page
     entered(closed, entry).filter(|page| page.page_start.addr() >> ffi::SLICE_SHIFT == slice)
 }
 
-/// The page that an address lies in.
 pub(crate) fn entered_at(closed: &Closed, address: usize) -> Option<&Page> {
     entered(closed, entry(address))
 }

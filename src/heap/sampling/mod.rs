@@ -61,12 +61,10 @@ pyhost_os::state! {
         generation: AtomicU32 = AtomicU32::new(0),
         /// Forks so far, those of the parents included.
         forks: AtomicU64 = AtomicU64::new(0),
-        /// There are samples of lines.
         has_lines: AtomicBool = AtomicBool::new(false),
         /// The intervals that lines and units ask for; the lower one holds. `u64::MAX` for none.
         line_interval: AtomicU64 = AtomicU64::new(u64::MAX),
         unit_interval: AtomicU64 = AtomicU64::new(u64::MAX),
-        /// The script has ended.
         is_over: AtomicBool = AtomicBool::new(false),
         interval: AtomicU64 = AtomicU64::new(0),
         recorder: Exclusive<Option<Recorder>> = Exclusive::new(None),

@@ -168,7 +168,6 @@ zeros_are_valid!(SizeClass: block_bytes, live_blocks, live_bytes, capacity_bytes
 zeros_are_valid!(Classes: entries, length);
 zeros_are_valid!(Histogram: accounts);
 
-/// The class of a block.
 fn class_of(bytes: u64, is_single: bool) -> u64 {
     match is_single {
         true => class_of_single(bytes),

@@ -28,7 +28,6 @@ pub struct ThreadState {
     pub ending: Cell<bool>,
     /// The number of the samples for which the thread counts the bytes that it allocates; 0 while it does not count.
     generation: Cell<u32>,
-    /// Its name, for samples.
     pub named: Cell<Named>,
 }
 

@@ -31,15 +31,12 @@ pub const DECISIONS: UnitDecisions = UnitDecisions {
 
 /// The value of a `pyhost.budget`.
 pub struct Budget {
-    /// The bytes that its unit may have.
     pub bytes: u64,
-    /// The name that it was given.
     pub name: Option<Box<str>>,
     /// The heap's number of the unit; 0 before its first block.
     pub number: Cell<UnitNumber>,
     /// What the variable had before the block that runs.
     pub before: Cell<Option<Kept>>,
-    /// Whether the block runs.
     pub is_open: Cell<bool>,
 }
 

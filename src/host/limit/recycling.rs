@@ -77,7 +77,6 @@ pub fn start(settings: Option<RecycleSettings>, are_waits_seen: bool, show_lines
     }
 }
 
-/// In a forked child.
 pub fn forked() {
     STATE.stage.store(BELOW, Relaxed);
     STATE.least.store(u64::MAX, Relaxed);

@@ -39,7 +39,6 @@ pub struct QuickSample {
     pub big_blocks: BigBlocks,
 }
 
-/// The balance sheet of one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct BalanceSheet {
     /// Nanoseconds since the host started.

@@ -43,7 +43,6 @@ pub struct ResidentSample {
     maps: [CallerMaps; CALLERS],
 }
 
-/// The maps of a sample by library.
 #[derive(Clone, Copy)]
 pub struct NamedMaps {
     /// The sample's.
@@ -152,7 +151,6 @@ pub fn look() {
     find_libraries();
 }
 
-/// Keeps a sample of this moment.
 fn take_sample(resident: u64, shared: u64) {
     STATE.high.store(resident, Relaxed);
     // Of the processor: a thread that must wait for it takes nobody's time.

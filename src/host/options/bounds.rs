@@ -8,7 +8,6 @@ use crate::{limit::recycling::RecycleSettings, python::numpy::ArrayAllocator};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionSettings {
-    /// The region's size in bytes.
     pub size: Option<u64>,
     pub lock: bool,
     pub huge_pages: bool,
@@ -108,7 +107,6 @@ pub fn caps(values: &Values) -> Result<CapSettings> {
     })
 }
 
-/// Reads `--recycle-at`.
 pub fn recycling(values: &Values) -> Result<Option<RecycleSettings>> {
     refuse_if(
         values.recycle_at.is_none() && values.recycle_signal.is_some(),

@@ -28,7 +28,6 @@ pub trait Kind {
     /// Writes the texts that a child process reads as the value.
     fn show(value: &Self::Value) -> Vec<OsString>;
 
-    /// The names that a value is one of; empty for other values.
     fn names() -> String {
         String::new()
     }
@@ -40,7 +39,6 @@ pub trait Kind {
     }
 }
 
-/// Several values of a kind.
 pub struct List<K>(PhantomData<K>);
 
 impl<K: Kind> Kind for List<K> {
@@ -89,7 +87,6 @@ impl Kind for Flag {
     }
 }
 
-/// One of several names.
 pub struct Choice<T>(PhantomData<T>);
 
 impl<T: Named + PartialEq> Kind for Choice<T> {
@@ -172,7 +169,6 @@ impl<T: FromStr + Display> Kind for Number<T> {
     }
 }
 
-/// A command of the shell.
 pub enum Command {}
 
 impl Kind for Command {

@@ -45,7 +45,6 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The options of this run, checked.
 #[derive(Debug)]
 pub struct Options {
     /// What was given. The fields below are what follows from it, where that is another thing.
@@ -58,23 +57,18 @@ pub struct Options {
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
     pub lines: LineSettings,
-    /// The key `file` of `--profile-lines`.
     pub profile_file: Option<Vec<u8>>,
     pub leak_check: Scope,
-    /// The rules of its key `suppressions`.
     pub leak_suppressions: Suppressions,
     /// The report that this process shall write; None where another process does, or none.
     pub stats: Option<Stats>,
-    /// Where the ledger is kept.
     pub live: live::LedgerPlace,
-    /// How often the process is sampled, and where to.
     pub timeline: timeline::TimelineSettings,
     /// Whether an interactive run ends with what `--stats` did not ask for: one line, or the table of `--lines`.
     pub closing: bool,
     pub argv: Vec<OsString>,
     /// The script's name.
     pub command: String,
-    /// The service that it is a part of.
     pub service: Option<command::Service>,
     /// The program's name, then Python's arguments.
     pub python_argv: Vec<OsString>,
@@ -234,7 +228,6 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     Ok(Request::Run(Box::new(options)))
 }
 
-/// An error if something is wrong.
 fn refuse_if(is_wrong: bool, text: &str) -> Result<()> {
     match is_wrong {
         true => Err(Error::option(text)),

@@ -19,7 +19,6 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Outputs {
     /// Whether an outer host has started this process: what variables alone give may be from there.
     pub inherited: bool,
-    /// Lines to be shown before the script runs.
     pub notices: Vec<String>,
     /// Options with an output that cannot be written: child processes shall not inherit it.
     pub missing: Vec<&'static str>,

@@ -39,7 +39,6 @@ pub struct Row {
     pub option: &'static str,
     /// Its variable, which children inherit. Empty: it has none, and is the command line's alone.
     pub variable: &'static str,
-    /// How its value is written.
     pub form: Form,
     /// Its help: a line, then the values and the keys.
     pub help: &'static str,
@@ -48,7 +47,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether it may be given several times.
     pub fn is_list(&self) -> bool {
         self.parts.iter().any(|part| part.is_list)
     }
@@ -60,7 +58,6 @@ impl Row {
     }
 }
 
-/// A part of an option's value.
 #[derive(Debug)]
 pub struct Part {
     /// How it is written: `key=VALUE`, a key alone, or nothing for the value without a key.
@@ -76,7 +73,6 @@ impl Part {
         self.key.split('=').next().unwrap_or_default()
     }
 
-    /// Whether the key is followed by a value.
     pub fn takes_value(&self) -> bool {
         self.key.is_empty() || self.key.contains('=')
     }

@@ -6,7 +6,6 @@ use super::{Machine, Process};
 use derive_more::Display;
 use pyhost_ledger::Scope;
 
-/// A sample's value.
 #[derive(Display)]
 pub enum Value {
     /// Bytes, blocks, or a count.
@@ -26,17 +25,14 @@ pub enum Source {
     Process(fn(&Process<'_>) -> Option<Value>),
     /// One sample of 1, which says what the process is by its labels.
     Info,
-    /// One sample for the machine.
     Machine(fn(&Machine) -> u64),
 }
 
-/// A metric.
 pub struct Family {
     /// The name of its samples.
     pub name: &'static str,
     /// One line that needs no escaping: the formats disagree on quotes.
     pub help: &'static str,
-    /// Where its samples come from.
     pub source: Source,
 }
 

@@ -11,7 +11,6 @@ use std::{ffi::c_int, os::fd::AsRawFd};
 
 /// An output file that is being written. Nothing is left of one that is dropped.
 pub struct Draft<'a> {
-    /// The final path.
     place: &'a PathBuffer,
     /// The path of the temporary file; `None` if the file is written in place.
     part: Option<PathBuffer>,

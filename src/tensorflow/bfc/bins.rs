@@ -34,11 +34,9 @@ enum Place {
     Right(Handle),
 }
 
-/// The free chunks; none by default.
 #[derive(Default)]
 pub struct FreeChunks {
     pub(super) root: Handle,
-    /// How many there are.
     pub chunks: u64,
 }
 

@@ -22,7 +22,6 @@ impl Handle {
     /// No chunk. As an index, the head of the ring.
     pub const NONE: Handle = Handle(0);
 
-    /// Whether this is a chunk.
     #[inline]
     pub fn is_some(self) -> bool {
         self != Handle::NONE
@@ -74,13 +73,11 @@ zeros_are_valid!(Pages: are_dirty, are_idle);
 zeros_are_valid!(Chunk: requested, allocation, start, granules, previous, next, left, right, pages);
 
 impl Chunk {
-    /// Whether no allocation holds it.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.allocation == 0
     }
 
-    /// Length in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.granules as usize * GRANULE
@@ -126,7 +123,6 @@ impl Chunks {
         Some(chunks)
     }
 
-    /// The addresses of the tables.
     pub fn tables(&self) -> [Range<usize>; 2] {
         [self.entries.0.addresses(), self.starts.0.addresses()]
     }

@@ -22,7 +22,6 @@ impl Reservation {
         Mapping::reserve(bytes).map(Reservation)
     }
 
-    /// Address of the first byte.
     pub fn address(&self) -> usize {
         self.0.start().addr().get()
     }

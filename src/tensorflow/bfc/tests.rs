@@ -13,7 +13,6 @@ use std::ptr::{NonNull, null_mut};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Bytes of a page of this machine.
 fn page() -> usize {
     pyhost_os::mapping::page_size() as usize
 }
@@ -68,7 +67,6 @@ fn fill(pointer: *mut u8, length: usize, byte: u8) {
     bytes_at(pointer, length).fill(byte);
 }
 
-/// Whether all bytes are the same one.
 fn holds(pointer: *mut u8, length: usize, byte: u8) -> bool {
     let bytes = bytes_at(pointer, length);
     *bytes == *vec![byte; bytes.len()]

@@ -38,7 +38,7 @@ fn data(stacks: &Stacks, view: View) -> ProfilesData {
         ("alloc_objects", "count", View::Allocated),
     ]
     .into_iter()
-    .map(|(name, unit, view)| profile(stacks, name, unit, view, &mut dictionary))
+    .map(|kind| profile(stacks, kind, &mut dictionary))
     .collect();
     if view == View::Allocated {
         profiles.rotate_left(2);
@@ -69,13 +69,10 @@ fn data(stacks: &Stacks, view: View) -> ProfilesData {
     }
 }
 
-fn profile(
-    stacks: &Stacks,
-    name: &str,
-    unit: &str,
-    view: View,
-    dictionary: &mut Dictionary,
-) -> Profile {
+/// The name and the unit of a profile's values, and the view that they are of.
+type Kind = (&'static str, &'static str, View);
+
+fn profile(stacks: &Stacks, (name, unit, view): Kind, dictionary: &mut Dictionary) -> Profile {
     let mut value_type = |name, unit| ValueType {
         type_strindex: dictionary.text(name),
         unit_strindex: dictionary.text(unit),
@@ -90,11 +87,10 @@ fn profile(
         Sample {
             stack_index: dictionary.stack(stacks, site),
             attribute_indices: attributes,
-            values: vec![if unit == "bytes" {
-                amount.bytes
-            } else {
-                amount.blocks
-            }],
+            values: match unit {
+                "bytes" => vec![amount.bytes],
+                _ => vec![amount.blocks],
+            },
             ..Default::default()
         }
     };

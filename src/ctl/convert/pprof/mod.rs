@@ -20,7 +20,6 @@ const MAPPING: u64 = 1;
 
 pub struct Choice {
     pub in_use: View,
-    /// Whether readers show `alloc` first.
     pub alloc_first: bool,
     /// A comment beside the usual ones.
     pub remark: Option<String>,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::html::page::{Beside, page};
+use crate::hostile;
 use crate::lines::{By, Table};
 use crate::stacks::tests::{assert_has, call, of_thread, row, sample_value, stacks_of, with_lines};
 use serde_json::{Value, json};
@@ -16,14 +16,8 @@ fn baseline_of(value: &Value) -> Baseline {
 }
 
 fn page_of(report: &Value, baseline: Option<&Value>) -> Result<String, String> {
-    let text = report.to_string();
-    let report = Report::of_json(&text)?;
-    let baseline = baseline.map(baseline_of);
-    let beside = Beside {
-        baseline: baseline.as_ref(),
-        ..Beside::default()
-    };
-    page(&report, &text, &beside)
+    let baseline = baseline.map(Value::to_string);
+    hostile::page_of(&report.to_string(), baseline.as_deref())
 }
 
 #[test]

@@ -183,7 +183,6 @@ unsafe fn realloc_otherwise(pointer: *mut u8, size: usize) -> Option<*mut u8> {
     }
 }
 
-/// `reallocarray(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(pointer: *mut u8, count: usize, size: usize) -> *mut u8 {
     match count.checked_mul(size) {

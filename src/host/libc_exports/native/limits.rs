@@ -25,13 +25,11 @@ fn exchange(
 /// Exports the two functions by these names.
 macro_rules! export {
     ($setrlimit:ident, $prlimit:ident) => {
-        /// `setrlimit(2)`.
         #[unsafe(no_mangle)]
         extern "C" fn $setrlimit(resource: Resource, new: Option<&Cell<Limit>>) -> c_int {
             exchange(0, resource, new, None)
         }
 
-        /// `prlimit(2)`.
         #[unsafe(no_mangle)]
         extern "C" fn $prlimit(
             process: libc::pid_t,

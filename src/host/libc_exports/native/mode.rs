@@ -19,7 +19,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Count | Mode::Faulty => "count",
@@ -30,7 +29,6 @@ impl Mode {
 }
 
 pyhost_os::state! {
-    /// Whose malloc serves.
     static STATE: MallocMode {
         mode: AtomicU8 = AtomicU8::new(Mode::Count as u8),
         /// Whether there are blocks of a mode before the one in force.

@@ -113,7 +113,6 @@ type Action = libc::sigaction;
 /// Where in a file, with 64 bits everywhere.
 pub type Offset = i64;
 type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, Offset) -> *mut c_void;
-/// A moment, or a span of time.
 type Time = *const libc::timespec;
 /// Sets a signal's handler.
 pub type Setter = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;

@@ -18,7 +18,6 @@ use pyhost_os::cell::Exclusive;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// A thread that is being made.
 #[derive(Clone, Copy)]
 struct Making {
     start: Start,

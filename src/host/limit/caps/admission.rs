@@ -620,7 +620,6 @@ impl Case<'_> {
         self.shortage().gives_back.load(Relaxed)
     }
 
-    /// Bytes left below the cap.
     fn left(&self) -> i64 {
         let cap = LEDGER.cap(self.scope).unwrap_or(0) as i64;
         cap - LEDGER.bound(self.scope)
@@ -641,7 +640,6 @@ impl Case<'_> {
         part.vain.get() >= VAIN
     }
 
-    /// Ends the process.
     fn end(&self, how: How, python: &Python) -> ! {
         (python.end)(&self.record(how, python))
     }

@@ -169,7 +169,6 @@ fn mark(stat: &[u8]) -> Option<u64> {
     Some(start_if_it_runs(stat)? & START | (stack.unwrap_or(0) >> 4) << 40)
 }
 
-/// Whether a process runs that has this id and this mark.
 fn runs(id: u32, marked: u64) -> bool {
     let (mut path, mut room) = ([0; 32], [0; 1024]);
     let path = c_text_into(&mut path, format_args!("/proc/{id}/stat"));

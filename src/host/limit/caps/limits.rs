@@ -19,7 +19,6 @@ const LIMITS: usize = 64;
 /// The least and the most of a cap of Python's own accounts that is its reserve.
 const RESERVE: (u64, u64) = (2 << 20, 4 << 20);
 
-/// A limit of a block of code.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeBlockLimit {
     /// The growth that it allows, in bytes.
@@ -42,14 +41,12 @@ impl CodeBlockLimit {
     }
 }
 
-/// Why a cap or a limit cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
     /// The scope has so many bytes live, and with its reserve needs so many.
     Low {
         /// Live bytes of the moment, with the maps that it counts.
         live: u64,
-        /// The least cap.
         least: u64,
     },
     /// The total's cap may be so many bytes at most.
@@ -81,7 +78,6 @@ type Fixed = [AtomicU64; 3];
 const WITH_MAPS: usize = Scope::COUNT;
 
 pyhost_os::state! {
-    /// The caps in force, by scope.
     static STATE: CapTable {
         table: Mutex<Table> = Mutex::new(Table {
             caps: [None; Scope::COUNT],
@@ -134,7 +130,6 @@ fn locked<T>(work: impl FnOnce(&mut Table) -> T) -> T {
     work(&mut STATE.table.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The live bytes of a scope.
 pub fn live(scope: Scope) -> u64 {
     let snapshot = LEDGER.snapshot();
     match scope {
@@ -358,7 +353,6 @@ pub(super) fn set_followed_reserve(bytes: u64) {
     STATE.followed_reserve.store(bytes, Relaxed);
 }
 
-/// The most of what is followed that is its reserve.
 pub(super) fn followed_reserve() -> u64 {
     STATE.followed_reserve.load(Relaxed)
 }
@@ -425,7 +419,6 @@ pub(super) fn enter(
     })
 }
 
-/// Closes a limit.
 pub(super) fn leave(index: usize, slot: &Slot) {
     locked(|table| {
         if let Some(open) = table.limits.get_mut(index).and_then(Option::take) {

@@ -141,7 +141,6 @@ pub fn enter(
     Ok(number)
 }
 
-/// Closes a limit.
 pub fn leave(number: usize, slot: &Slot) {
     limits::leave(number, slot);
     watch::ceilings_changed();
@@ -153,7 +152,6 @@ pub fn get(scope: Scope) -> Option<u64> {
     limits::get(scope).map(|cap| cap.min(limit.unwrap_or(cap)))
 }
 
-/// Whether the process is in a tree with a cap.
 pub fn is_in_tree() -> bool {
     tree::shares().is_some()
 }

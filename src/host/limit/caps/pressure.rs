@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 const NONE: i64 = i64::MAX;
 
 pyhost_os::state! {
-    /// The soft caps, by scope.
     static STATE: SoftCaps {
         soft: [AtomicI64; Scope::COUNT] = [const { AtomicI64::new(NONE) }; Scope::COUNT],
         /// Scopes that are past their soft cap.
@@ -32,7 +31,6 @@ pub fn set_soft(scope: Scope, cap: Option<u64>) {
     }
 }
 
-/// The soft cap of a scope.
 pub fn soft(scope: Scope) -> Option<u64> {
     let bytes = STATE.soft[scope.index()].load(Relaxed);
     (bytes != NONE).then_some(bytes as u64)

@@ -51,19 +51,14 @@ impl How {
 pub struct Refusal {
     /// Its number among the process's refusals, from 1 on.
     pub number: u64,
-    /// Whose cap it was.
     pub scope: Scope,
-    /// The account that was asked.
     pub account: Account,
-    /// The bytes that were asked for.
     pub bytes: u64,
     /// The scope's cap in bytes, or what the limit let be live.
     pub cap: u64,
-    /// The live bytes of the moment.
     pub live: u64,
     /// The bytes of libraries' maps that the cap counts beside them.
     pub maps: u64,
-    /// How the thread learns of it.
     pub how: How,
     /// The block of code whose limit it was; None for a cap.
     pub limit: Option<limits::CodeBlockLimit>,
@@ -168,7 +163,6 @@ impl fmt::Display for Refusal {
 }
 
 pyhost_os::state! {
-    /// The refusals so far.
     static STATE: Refusals {
         /// A thread that the region had no room for has left its dossier.
         of_threads: AtomicBool = AtomicBool::new(false),

@@ -6,10 +6,8 @@ use derive_more::Display;
 use std::fmt;
 use std::str::FromStr;
 
-/// The size of a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum CapSize {
-    /// So many bytes.
     Bytes(u64),
     /// So many hundredths of a percent of what the process may have.
     #[display("{}.{:02}%", _0 / 100, _0 % 100)]
@@ -27,28 +25,22 @@ const TREE: &str = "tree";
 /// One cap: `[ACCOUNT=]SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its scope.
     pub scope: Scope,
     /// Whether it is the total's, and does not count the maps of libraries.
     pub is_owned: bool,
     /// Whether it is one ceiling over all processes of a tree.
     pub is_tree: bool,
-    /// The size of the cap.
     pub size: CapSize,
 }
 
-/// Several caps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
 
 /// All that is asked of caps at the start.
 #[derive(Clone, Debug, Default)]
 pub struct CapSettings {
-    /// `--cap`.
     pub hard: Rules,
-    /// `--soft-cap`.
     pub soft: Rules,
-    /// `--cap-share`.
     pub share: Option<Share>,
     /// The highest cap of the total in bytes, now and later.
     pub most: Option<u64>,

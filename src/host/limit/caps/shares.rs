@@ -30,7 +30,6 @@ fn parts(word: u64) -> (u64, u32) {
 /// How often a claim tries again that was in the way of another.
 const ATTEMPTS: usize = 64;
 
-/// The page of a tree.
 #[derive(Clone, Copy)]
 pub struct Shares<'a>(pub &'a [AtomicU64]);
 
@@ -42,7 +41,6 @@ impl Shares<'_> {
         self.0[2].store(now.map_or(0, |now| (now / UNIT).max(1)), SeqCst);
     }
 
-    /// The cap in bytes.
     pub fn size(&self) -> u64 {
         self.0[0].load(SeqCst) * UNIT
     }
@@ -74,12 +72,10 @@ impl Shares<'_> {
         &self.0[2 * entry]
     }
 
-    /// The bytes that an entry has.
     pub fn share(&self, entry: usize) -> u64 {
         parts(self.word(entry).load(SeqCst)).0 * UNIT
     }
 
-    /// The entry of the process with this id.
     pub fn entry_of(&self, id: u32) -> Option<usize> {
         self.used().find(|&entry| self.is_of(entry, id))
     }

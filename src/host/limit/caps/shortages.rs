@@ -4,7 +4,6 @@ use crate::ledger::Scope;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A scope's shortage.
 pub(super) struct Shortage {
     /// 0 if none runs.
     number: AtomicU64,
@@ -13,7 +12,6 @@ pub(super) struct Shortage {
     left: AtomicI64,
     /// The process's errors when the shortage began; [`RAISED`] if the host has raised one in it.
     errors_at_start: AtomicU64,
-    /// Whether the shortage has left its dossier.
     pub has_dossier: AtomicBool,
     /// Whether a thread has given back much after an error.
     pub gives_back: AtomicBool,
@@ -23,7 +21,6 @@ pub(super) struct Shortage {
 const RAISED: u64 = u64::MAX;
 
 pyhost_os::state! {
-    /// The shortages that are not over.
     static STATE: Shortages {
         shortages: [Shortage; Scope::COUNT] = [const {
             Shortage {
@@ -46,12 +43,10 @@ pub(super) fn count_error() {
     STATE.errors.fetch_add(1, Relaxed);
 }
 
-/// A scope's shortage.
 pub(super) fn of(scope: Scope) -> &'static Shortage {
     &STATE.shortages[scope.index()]
 }
 
-/// The scope whose shortage has that number.
 pub(super) fn scope_of(number: u64) -> Option<Scope> {
     Scope::all().find(|&scope| number != 0 && of(scope).number() == number)
 }
@@ -93,7 +88,6 @@ impl Shortage {
         (self.last_error.load(Relaxed), self.left.load(Relaxed))
     }
 
-    /// Notes an error of the shortage.
     pub fn note_error(&self, bytes: i64, left: i64) {
         if self.last_error.fetch_max(bytes, Relaxed) < bytes {
             self.left.store(left, Relaxed);

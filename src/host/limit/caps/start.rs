@@ -82,7 +82,6 @@ impl Machine {
         self.limit().map_or(self.physical, |limit| limit.bytes)
     }
 
-    /// The bytes of a rule.
     pub(super) fn size_of(&self, rule: &Rule) -> u64 {
         match rule.size {
             CapSize::Bytes(bytes) => bytes,

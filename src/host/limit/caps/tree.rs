@@ -41,7 +41,6 @@ pub(super) fn reserve() -> u64 {
     RESERVE.min(own / 2)
 }
 
-/// The page of the tree, if the process is in one.
 pub(super) fn shares() -> Option<&'static Shares<'static>> {
     STATE.shares.get()
 }
@@ -62,7 +61,6 @@ pub(super) fn begin_child(inherited: u64) {
     STATE.height.store(inherited, SeqCst);
 }
 
-/// The process's entry; 0 if it has none.
 pub(super) fn entry() -> usize {
     STATE.entry.load(SeqCst)
 }
@@ -112,7 +110,6 @@ pub(super) fn inherit(bytes: u64) {
     STATE.height.fetch_add(bytes, SeqCst);
 }
 
-/// The cap of the tree.
 pub(super) fn size() -> Option<u64> {
     shares().map(Shares::size)
 }

@@ -220,12 +220,10 @@ fn read_region(force: bool) {
     }
 }
 
-/// Whether the cap follows the charges, or a region.
 fn follows() -> bool {
     STATE.charges.get().is_some() || STATE.region_margin.get().is_some()
 }
 
-/// Whether the cap follows anything.
 pub(super) fn is_on() -> bool {
     follows() || follows_maps()
 }
@@ -318,7 +316,6 @@ pub(super) fn look_soon() {
     }
 }
 
-/// Microseconds of the monotonic clock.
 fn microseconds() -> i64 {
     (clock::monotonic() / 1000) as i64
 }
@@ -488,7 +485,6 @@ pub(super) fn step() -> i64 {
     STATE.step.load(Relaxed).min(most)
 }
 
-/// The limit that is followed.
 pub(super) fn limit() -> Option<u64> {
     followed_limit().or_else(|| limits::with_maps().map(|(limit, _)| limit))
 }
@@ -561,7 +557,6 @@ impl Charges {
         (group.last_limit() < self.physical).then_some(group)
     }
 
-    /// Reads the group's limit.
     fn find_limit(&self) {
         let limit = self.group.as_ref().map_or(u64::MAX, Watch::limit);
         let limit = limit.min(self.physical).min(self.most) / self.share;

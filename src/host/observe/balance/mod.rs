@@ -147,13 +147,11 @@ fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     }
 }
 
-/// A balance that is being made.
 struct Sheet<'a> {
     closed: &'a Closed,
     /// Sorted, without overlaps.
     extents: &'a [Extent],
     arenas: &'a [Arena],
-    /// Thread pointers.
     threads: &'a [usize],
     executable: Range<usize>,
     own_path: &'a [u8],

@@ -3,10 +3,8 @@
 
 use crate::ledger::{Account, REPORTED};
 
-/// The kind of a row's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Live blocks of an account.
     Account,
     /// Memory that the heap keeps beside live blocks.
     Heap,
@@ -41,12 +39,9 @@ rows! {
     Heap HeapOwn "heap_own",
     /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
     Heap HostTables "host_tables",
-    /// The host's executable.
     File Executable "executable",
     File Libpython "libpython",
-    /// Extension modules of Python.
     File Extensions "extension_modules",
-    /// Other libraries.
     File Libraries "libraries",
     /// Other files: the script's own, locales.
     File Files "other_files",
@@ -63,7 +58,6 @@ rows! {
     Anonymous Kernel "kernel",
 }
 
-/// How many rows there are.
 pub const ROWS: usize = REPORTED.len() + OTHERS.len();
 
 /// A resident size, explained.
@@ -134,7 +128,6 @@ impl Balance {
         }
     }
 
-    /// The sum of all rows.
     pub fn explained(&self) -> u64 {
         self.rows.iter().sum()
     }
@@ -154,7 +147,6 @@ impl Balance {
     }
 }
 
-/// The row of a mapped file.
 pub fn row_of(path: &[u8]) -> Row {
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     let is_shared = [&b"/dev/zero"[..], b"/memfd:", b"/dev/shm/", b"/SYSV"]
@@ -192,7 +184,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// A library that has mapped nothing.
     pub const NONE: Library = Library {
         name: [0; NAME],
         length: 0,

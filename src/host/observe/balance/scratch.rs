@@ -18,7 +18,6 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Row(Row),
-    /// Live array data.
     Arrays,
     /// Maps of a library, by its number.
     Library(usize),
@@ -47,11 +46,9 @@ pub struct Scratch(Mapped<Memory>);
 
 pub struct Parts<'a> {
     pub extents: Extents<'a>,
-    /// Thread pointers.
     pub threads: Array<'a, usize>,
     /// Memory without a known owner.
     pub unclaimed: Array<'a, Unclaimed>,
-    /// Libraries' writable data.
     pub data: Array<'a, Range<usize>>,
     pub text: &'a mut [u8],
     /// For the entries of the page map.

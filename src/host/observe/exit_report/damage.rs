@@ -7,7 +7,6 @@ use crate::heap::fill_bytes::{DEAD, FORBIDDEN, FRESH};
 use pyhost_os::calls;
 use std::fmt::{self, Write};
 
-/// Lines that are written at most.
 const MOST: usize = 10;
 
 /// Looks at every checked or guarded block that lives or waits to be used again. Ends the process if one is damaged, as a `free` of it

@@ -280,7 +280,6 @@ pub fn with_report<T>(take: impl FnOnce(&Report<'_>) -> T) -> Option<T> {
     Some(take(&report(plan, Ending::Running, false, None)))
 }
 
-/// The file that a report goes to, and its format.
 fn file_of(plan: &Plan) -> Option<(&[u8], Format)> {
     let stats = plan.stats.as_ref()?;
     match &stats.to {

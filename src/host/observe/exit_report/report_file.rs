@@ -157,7 +157,6 @@ impl Display for Failure {
     }
 }
 
-/// Says why there is no report at a place.
 fn complain(place: fmt::Arguments<'_>, why: &Failure) {
     match why {
         Failure::Page(NoPage::Reported) => {}

@@ -19,7 +19,6 @@ pub struct Left {
     pub ledger: Snapshot,
     pub numpy: Option<numpy::ArrayFigures>,
     pub region: Option<bounded_heap::RegionFigures>,
-    /// The counts of guarded blocks.
     pub guards: Option<guards::GuardFigures>,
     pub resident: Option<u64>,
     pub big_blocks: BigBlocks,

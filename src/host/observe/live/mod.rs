@@ -33,7 +33,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::{os::fd::AsRawFd, os::unix::ffi::OsStrExt};
 
-/// Where the ledger is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerPlace {
     /// In the process's own memory.

@@ -16,7 +16,6 @@ const MULTIPROCESSING: &[u8] = b"from multiprocessing.";
 /// Names the script of the host that started this one, or the one before: the last that had a name.
 pub const SCRIPT: &str = "PYHOST_SCRIPT";
 
-/// The name of a service, of `--service`.
 #[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub struct Service(pub String);
 

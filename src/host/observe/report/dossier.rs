@@ -162,7 +162,6 @@ pub fn describe_dossier(dossier: &Dossier, sink: &mut impl Sink) {
 const MOST_WRITTEN: u32 = 10;
 
 pyhost_os::state! {
-    /// The dossiers so far.
     static STATE: Dossiers {
         latest: Latest<Dossier> = Latest::new(),
         written: AtomicU32 = AtomicU32::new(0),

@@ -7,7 +7,6 @@ use crate::{bytes::Bytes, ledger::Account};
 use pyhost_record::figures;
 use std::fmt::{self, Write};
 
-/// Says the section `region`.
 pub fn describe_bounded(figures: &RegionFigures, sink: &mut impl Sink) {
     sink.int("size_bytes", figures.size as i64);
     sink.int("reserved_bytes", figures.reserved as i64);

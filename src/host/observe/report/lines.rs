@@ -122,7 +122,6 @@ pub fn with_json<T>(gil: Gil<'_>, take: impl FnOnce(&str) -> T) -> Option<T> {
 struct LineSum {
     sum: Sum,
     accounts: [i64; ACCOUNTS],
-    /// The site with the most bytes.
     largest: Option<(Site, i64)>,
 }
 

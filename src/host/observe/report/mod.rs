@@ -48,7 +48,6 @@ pub enum Format {
     Off,
 }
 
-/// Where a report goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     Stderr,
@@ -57,7 +56,6 @@ pub enum Destination {
     File(Vec<u8>),
 }
 
-/// The report that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Its format, not [`Format::Off`].
@@ -67,7 +65,6 @@ pub struct Stats {
     pub page: Option<Renderer>,
 }
 
-/// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Ending {
     /// It has not: the script asks for its own figures.
@@ -86,7 +83,6 @@ pub enum Ending {
     Exec,
 }
 
-/// A report, ready to be rendered.
 pub struct Report<'a> {
     /// Facts that do not change while the process runs.
     pub facts: &'a Facts,
@@ -105,7 +101,6 @@ pub struct Report<'a> {
     pub partial: bool,
     /// The allocator of array data; `None` if no NumPy is counted.
     pub numpy: Option<numpy::ArrayFigures>,
-    /// The bounded heap; None without one.
     pub region: Option<bounded_heap::RegionFigures>,
     /// The figures of guard pages; `None` if guards are off.
     pub guards: Option<GuardFigures>,
@@ -258,7 +253,6 @@ fn describe_numpy(figures: &numpy::ArrayFigures, sink: &mut impl Sink) {
     describe_region(figures.region.as_ref(), sink);
 }
 
-/// The sums of the region of `--numpy bfc`.
 pub fn describe_region(region: Option<&bfc::Statistics>, sink: &mut impl Sink) {
     sink.object("region", region, |region, sink| {
         figures!(sink, region: region_bytes reserved_bytes live_bytes requested_bytes);
@@ -280,7 +274,6 @@ pub struct Facts {
     pub command: String,
     pub allocator: &'static str,
     pub debug_hooks: bool,
-    /// The name of the native mode.
     pub native: &'static str,
     pub profile: &'static str,
 }

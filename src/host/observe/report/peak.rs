@@ -50,7 +50,6 @@ impl AtPeak {
     }
 }
 
-/// The highest moment of a report.
 struct Moment<'a> {
     seconds: f64,
     ledger: &'a Snapshot,
@@ -139,7 +138,6 @@ pub fn lines(report: &Report<'_>, out: &mut impl Write) -> fmt::Result {
     balance::lines(sheet, when, out)
 }
 
-/// The libraries that have mapped anything.
 fn libraries<'a>(
     named: &'a Option<HeldLatest<'static, NamedMaps>>,
 ) -> impl Iterator<Item = &'a Library> + Clone {

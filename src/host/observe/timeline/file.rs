@@ -38,7 +38,6 @@ pub struct TimelineFile {
     command: String,
     started: String,
     pid: i32,
-    /// The time between two samples.
     pub interval: Duration,
     samples: u32,
     events: u32,

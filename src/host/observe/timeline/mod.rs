@@ -139,7 +139,6 @@ impl FromStr for Interval {
 pub struct TimelineSettings {
     /// The file of the timeline: an absolute path, in which `%p` stands for the process id.
     pub timeline: Option<Vec<u8>>,
-    /// The time between two samples.
     pub interval: Interval,
     /// The file of `--brief`, likewise.
     pub brief: Option<Vec<u8>>,

@@ -48,7 +48,6 @@ impl Renderer {
     }
 }
 
-/// Why there is no page.
 pub enum NoPage {
     /// The sampler cannot be reached.
     NoSampler,

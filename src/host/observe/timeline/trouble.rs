@@ -3,7 +3,6 @@
 use crate::{descriptor::notice, errno::Errno, ledger::HEADER};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Which output an error is of.
 #[derive(Clone, Copy)]
 pub enum Output {
     Timeline,

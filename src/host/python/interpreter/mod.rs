@@ -131,7 +131,6 @@ fn in_venv(name: &OsStr) -> Option<PathBuf> {
 }
 
 impl Interpreter {
-    /// The proof that the main thread is attached.
     pub fn gil(&self) -> Gil<'_> {
         // SAFETY: `initialize` attached the thread, which only `run` detaches.
         unsafe { Gil::assume() }

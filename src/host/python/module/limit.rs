@@ -26,7 +26,6 @@ struct Limiter {
     scope: Scope,
     with_maps: bool,
     bytes: u64,
-    /// The number of the open limit.
     open: Cell<Option<usize>>,
 }
 

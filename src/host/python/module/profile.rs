@@ -46,7 +46,6 @@ struct Function {
     lines: MmapVec<Line>,
 }
 
-/// A line that runs.
 #[derive(Clone, Copy)]
 struct Running {
     frame: usize,

@@ -49,7 +49,6 @@ fn is_on(current: &Option<Repeats>) -> bool {
     current.as_ref().is_some_and(is_here)
 }
 
-/// Whether a measurement goes on.
 fn on(module: This<'_, Module>) -> Returned<'_> {
     module.gil().bool(is_on(&current()))
 }

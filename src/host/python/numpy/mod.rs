@@ -55,17 +55,13 @@ pyhost_os::state! {
     }
 }
 
-/// The allocator of array data, and its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayFigures {
     /// NumPy's version; `None` if it is not known.
     pub version: Option<&'static str>,
     pub allocator: &'static str,
-    /// The least alignment of array data, in bytes.
     pub alignment: usize,
-    /// The choice of `--numpy huge-pages`.
     pub huge_pages: &'static str,
-    /// The preferred NUMA node.
     pub node: Option<u32>,
     pub pool: Option<pool::Statistics>,
     pub region: Option<bfc::Statistics>,

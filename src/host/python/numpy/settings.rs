@@ -67,7 +67,6 @@ pub struct ArraySettings {
     pub allocator: Option<ArrayAllocator>,
     pub alignment: Option<Alignment>,
     pub huge_pages: Option<HugePages>,
-    /// `--numpy numa`: the preferred node.
     pub node: Option<u32>,
     pub pool_limit: Option<PoolLimit>,
     pub region: Option<ArrayRegion>,

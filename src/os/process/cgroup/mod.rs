@@ -155,7 +155,6 @@ fn limit_of_all(statistics: &[u8]) -> Option<u64> {
     Some(bytes.min(UNLIMITED))
 }
 
-/// The limit in the text of a file.
 fn limit_in(text: &[u8]) -> Option<u64> {
     match text.trim_ascii() {
         b"max" => Some(UNLIMITED),

@@ -11,7 +11,6 @@ use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 /// A group that this process belongs to, as far as a mount shows it and its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The interface of the mount.
     pub version: Version,
     /// Where the hierarchy is mounted: the highest ancestor that can be seen.
     top: PathBuf,

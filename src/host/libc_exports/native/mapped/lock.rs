@@ -22,7 +22,6 @@ const PATIENCE: u32 = 1 << 22;
 const SHORT_PATIENCE: u32 = 1 << 10;
 
 pyhost_os::state! {
-    /// The lock and the table behind it.
     static STATE: MapTableLock {
         /// The thread that holds the lock; 0 if none does.
         holder: AtomicUsize = AtomicUsize::new(0),

@@ -50,7 +50,6 @@ fn concerns(size: usize) -> bool {
     lock::is_used() && counts() && size > 0
 }
 
-/// A length in whole memory pages.
 fn whole_pages(size: usize) -> usize {
     let page = page_size() as usize;
     size.checked_next_multiple_of(page).unwrap_or(usize::MAX)

@@ -7,7 +7,6 @@ use pyhost_os::zeros_are_valid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Range {
-    /// First address.
     pub start: usize,
     /// Behind the last address.
     pub end: usize,
@@ -28,7 +27,6 @@ impl Range {
     }
 }
 
-/// The bytes of a table that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Bytes that may be written.
@@ -46,7 +44,6 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// An empty list in `ranges`.
     pub fn new(ranges: &'a mut [Range]) -> Self {
         Table {
             ranges,
