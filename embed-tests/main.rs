@@ -128,6 +128,8 @@ mod native_stacks;
 mod ownership;
 #[path = "check/probes.rs"]
 mod probes;
+#[path = "check/pytest_forked.rs"]
+mod pytest_forked;
 #[path = "check/pytest_plugin.rs"]
 mod pytest_plugin;
 #[path = "check/repeats.rs"]
