@@ -62,6 +62,8 @@ mod timeline;
 mod track;
 
 // The commands of pyhostctl.
+#[path = "pyhostctl/compare.rs"]
+mod compare;
 #[path = "pyhostctl/convert.rs"]
 mod convert;
 #[path = "pyhostctl/ctl.rs"]
