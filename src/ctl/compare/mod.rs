@@ -15,7 +15,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::io::{self, IsTerminal, Write as _};
 use std::os::fd::AsRawFd;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::{collections::HashMap, ffi::OsString};
 
 /// Runs the program under each host, in turns, and shows the medians of the peaks beside each other. A first run of each, with --lines, says
@@ -26,8 +26,8 @@ use std::{collections::HashMap, ffi::OsString};
 /// Variables give the hosts' other options, such as PYHOST_CAP.
 #[derive(Debug, Args)]
 pub struct CompareOptions {
-    /// Versions, such as 3.13 or 3.15t, and paths of hosts, or of interpreters with the wheel; the others are compared with the first. A version
-    /// is that of pyhostX.Y, pyhost or pythonX.Y (with the wheel) beside this program or in PATH
+    /// Versions, such as 3.13 or 3.15t, of pyhostX.Y or pyhost beside this program or in PATH, and paths of hosts; the others are compared with
+    /// the first
     #[arg(long, value_name = "LIST", required = true, value_delimiter = ',')]
     pub python: Vec<String>,
 
@@ -82,7 +82,7 @@ impl Side {
         let refuse = |error| Failure::of(path, format!("cannot be run ({error})"));
         let (own, file) = (std::process::id(), tempfile::tempfile().map_err(refuse)?);
         let report = format!("/proc/{own}/fd/{}", file.as_raw_fd());
-        let mut command = self.host.command();
+        let mut command = Command::new(path);
         // Reports that variables ask for are the outermost host's: a run writes over no file.
         command.env("PYHOST_OUTERMOST", own.to_string());
         command.env_remove("PYHOST_STATS").stdin(Stdio::null());
@@ -93,7 +93,7 @@ impl Side {
         self.end = End::of(Some(output.status), &errors);
         self.error = errors.lines().last().map(plain).unwrap_or_default();
         if self.has_failed() {
-            self.reports.clear();
+            (self.lines, self.reports) = (None, Vec::new());
             return Ok(());
         }
         let (report, lines) = side(report.as_ref())?;

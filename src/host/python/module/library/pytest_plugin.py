@@ -187,7 +187,6 @@ def pytest_configure(config):
         "forked: run the test in a forked child, so that the run goes on if the test ends its process (pyhost).",
     ):
         config.addinivalue_line("markers", marker)
-    config.pluginmanager.register(_Forker(), "pyhost_forker")
     if not pyhost.active:
         return
     option = config.option
@@ -197,9 +196,7 @@ def pytest_configure(config):
                 raise pytest.UsageError(f"--memory-{name.replace('_', '-')}: expected --memory-baseline FILE, too")
     config.pluginmanager.register(_Meter(config), "pyhost_meter")
     config.pluginmanager.register(_Repeater(), "pyhost_repeater")
-    if hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Worker(), "pyhost_worker")
-    else:
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reporter(config), "pyhost_reporter")
 
 
@@ -217,34 +214,32 @@ def _process():
 
 def _is_forked(item):
     """Whether a test runs in a child. A debugger needs the terminal, and so does what shows the set-up of fixtures."""
-    config = item.config
-    is_wanted = config.option.memory_forked or item.get_closest_marker("forked") is not None
-    return is_wanted and not (config.getoption("usepdb", False) or config.getoption("setupshow", False))
+    option = functools.partial(item.config.getoption, default=False)
+    is_wanted = option("memory_forked") or item.get_closest_marker("forked") is not None
+    return is_wanted and not (option("usepdb") or option("setupshow"))
 
 
-class _Forker:
-    """Runs tests in children."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item, nextitem):
-        if not _is_forked(item):
-            return None
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in _Fork(item).reports(nextitem):
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        return True
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if not _is_forked(item):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _Fork(item).reports(nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 class _Fork:
     """A test whose set-up forks between the fixtures of wider scopes, which are the parent's, and those of the function."""
 
     def __init__(self, item):
-        self.item = item
+        self.item, self.hook, self.plugin = item, item.config.hook, item.config.pluginmanager.getplugin
         self.child = None  # its id: 0 in the child, None before the fork
         self.ended = None  # how, unless it left its reports
+        self.output = "", ""
         self.file = tempfile.TemporaryFile()
-        item.setup, item.teardown = self._set_up, self._tear_down
+        item.setup, item.teardown = self._set_up, lambda: self.child == 0 and type(item).teardown(item)
 
     def reports(self, nextitem):
         item, has_request = self.item, hasattr(self.item, "_request")
@@ -256,16 +251,13 @@ class _Fork:
                 if reports[0].passed:
                     reports.append(call_and_report(item, "call", log=False))
                 reports.append(call_and_report(item, "teardown", log=False, nextitem=item.parent))
+                self._leave(reports, None)
         except BaseException as error:  # pytest.exit(), an interrupt, an error of a plugin
             if self.child != 0:
                 raise
             self._leave([], error)
-        if self.child == 0:
-            self._leave(reports, None)
-        if self.child and not self.ended:
-            reports = self._received()
-        elif self.child:
-            reports.append(self._failed())
+        if self.child:
+            reports = [*reports, self._failed()] if self.ended else self._received()
         yield from reports
         if item.session.shouldfail or item.session.shouldstop:
             nextitem = None
@@ -294,20 +286,15 @@ class _Fork:
         self.warnings = warnings.catch_warnings(record=True).__enter__()
         type(item).setup(item)
 
-    def _tear_down(self):
-        if self.child == 0:
-            type(self.item).teardown(self.item)
-
     def _flush(self):
-        for stream in (sys.stdout, sys.stderr, self.item.config.pluginmanager.getplugin("terminalreporter")):
-            if stream is not None:
-                stream.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr, self.plugin("terminalreporter"))):
+            stream.flush()
 
     def _leave(self, reports, error):
         """Ends the child, which leaves reports, warnings, and what it was ended by."""
         try:
             config = self.item.config
-            reports = [config.hook.pytest_report_to_serializable(config=config, report=report) for report in reports]
+            reports = [self.hook.pytest_report_to_serializable(config=config, report=report) for report in reports]
             caught = [warnings.WarningMessage(str(it.message), it.category, it.filename, it.lineno) for it in self.warnings]
             self.file.write(pickle.dumps((reports, caught, error)))
             self.file.flush()
@@ -321,9 +308,9 @@ class _Fork:
     def _wait(self):
         try:
             code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
-            self.ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             if self.file.seek(0, os.SEEK_END):
-                self.ended = None
+                return
+            self.ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         except BaseException as error:  # an interrupt, or a time-out that a plugin raises
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self.child, signal.SIGKILL)
@@ -331,33 +318,29 @@ class _Fork:
             if isinstance(error, (KeyboardInterrupt, pytest.exit.Exception)):
                 raise
             self.ended = f"was ended: {error}"
-        capture = self.item.config.pluginmanager.getplugin("capturemanager")
-        self.output = capture.read_global_capture() if self.ended and capture else ("", "")
+        if self.plugin("capturemanager"):
+            self.output = self.plugin("capturemanager").read_global_capture()
 
     def _received(self):
         self.file.seek(0)
-        reports, caught, error = pickle.loads(self.file.read())
+        reports, caught, error = pickle.load(self.file)
         for warning in caught:
             self.item.ihook.pytest_warning_recorded.call_historic(kwargs={
                 "warning_message": warning, "nodeid": self.item.nodeid, "when": "runtest", "location": None})
         if error is not None:
             raise error
-        config = self.item.config
-        return [config.hook.pytest_report_from_serializable(config=config, data=report) for report in reports]
+        return [self.hook.pytest_report_from_serializable(config=self.item.config, data=report) for report in reports]
 
     def _failed(self):
         """The report of a test that has ended its process, with the host's lines."""
-        output, errors = self.output
-        is_hosts, said, others = False, f"the test's process {self.ended}", []
-        for line in errors.splitlines():
+        is_hosts, said, others = False, [f"the test's process {self.ended}"], []
+        for line in self.output[1].splitlines():
             is_hosts = line.startswith(("pyhost: ", "pyhost[")) or is_hosts and line.startswith(" ")
-            if is_hosts:
-                said += "\n" + line
-            elif not line.startswith('  File "') or not ("/_pytest/" in line or "/pluggy/" in line):
-                others.append(line)
-        for name, text in (("stdout", output), ("stderr", "\n".join(others))):
-            self.item.add_report_section("call", name, text)
-        call = pytest.CallInfo.from_call(lambda: pytest.fail(said, pytrace=False), "call")
+            if is_hosts or not line.startswith('  File "') or not ("/_pytest/" in line or "/pluggy/" in line):
+                (said if is_hosts else others).append(line)
+        self.item.add_report_section("call", "stdout", self.output[0])
+        self.item.add_report_section("call", "stderr", "\n".join(others))
+        call = pytest.CallInfo.from_call(lambda: pytest.fail("\n".join(said), pytrace=False), "call")
         return self.item.ihook.pytest_runtest_makereport(item=self.item, call=call)
 
 
@@ -573,6 +556,10 @@ class _Meter:
         elif exceeded:
             outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
 
+    def pytest_sessionfinish(self, session):
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[_PROPERTY] = _process()  # of a worker of xdist, for the controller
+
 
 def _fails_by_itself(item, outcome):
     """Whether a test has failed; one that has skipped itself has not."""
@@ -617,13 +604,6 @@ def _exceeded(name, limit, tracked, measured):
     if measured.get("lines_grown"):
         lines += ["lines that grew in the test:", *(f"  {line}" for line in measured["lines_grown"])]
     return "\n".join(lines)
-
-
-class _Worker:
-    """In a worker of xdist: tells the controller what the process took."""
-
-    def pytest_sessionfinish(self, session):
-        session.config.workeroutput[_PROPERTY] = _process()
 
 
 class _Reporter:
