@@ -19,8 +19,8 @@ impl Host {
     pub fn find(word: &str) -> Result<Self, Failure> {
         let refuse = || {
             Failure(format!(
-                "--python: no host '{word}'; expected the path of one, or the version of pyhost{word} or pyhost beside pyhostctl \
-                 or in PATH"
+                "--python: no host '{word}'; expected the path of one, or a version, such as 3.13 if pyhost3.13, or a pyhost of \
+                 that version, is beside pyhostctl or in PATH"
             ))
         };
         if word.contains('/') {

@@ -270,6 +270,9 @@ class _Fork:
 
     def _set_up(self):
         item, fixtures = self.item, getattr(self.item, "_fixtureinfo", None)
+        if _is_of_unittest(item):
+            with contextlib.suppress(AttributeError):
+                item._testcase = item.parent.obj(item.name)  # fixtures of its class need it before pytest 8.2
         for name in fixtures.names_closure if fixtures else ():
             definitions = fixtures.name2fixturedefs.get(name)
             if definitions and definitions[-1].scope != "function":
