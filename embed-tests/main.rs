@@ -62,6 +62,8 @@ mod timeline;
 mod track;
 
 // The commands of pyhostctl.
+#[path = "pyhostctl/compare.rs"]
+mod compare;
 #[path = "pyhostctl/convert.rs"]
 mod convert;
 #[path = "pyhostctl/ctl.rs"]
@@ -128,6 +130,8 @@ mod native_stacks;
 mod ownership;
 #[path = "check/probes.rs"]
 mod probes;
+#[path = "check/pytest_forked.rs"]
+mod pytest_forked;
 #[path = "check/pytest_plugin.rs"]
 mod pytest_plugin;
 #[path = "check/repeats.rs"]

@@ -25,7 +25,7 @@ fn pytest(place: &Path) -> Run {
     run.args(PYTEST)
 }
 
-const PYTEST: [&str; 7] = [
+pub const PYTEST: [&str; 7] = [
     "-m",
     "pytest",
     "-p",
@@ -36,7 +36,7 @@ const PYTEST: [&str; 7] = [
 ];
 
 /// The outcome of each test, from the end of pytest's output.
-fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
+pub fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
     let words = ["PASSED", "FAILED", "XFAIL", "XPASS", "ERROR"];
     let lines = outcome.stdout.lines().filter_map(|line| {
         let (word, rest) = line.split_once(' ')?;
@@ -49,7 +49,7 @@ fn endings(outcome: &Outcome) -> BTreeMap<String, String> {
 }
 
 /// The lines of the plugin's section.
-fn section(outcome: &Outcome) -> Vec<&str> {
+pub fn section(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.stdout.lines();
     let lines = lines.skip_while(|line| !line.contains(" memory (pyhost) "));
     lines

@@ -2,7 +2,7 @@
 
 use crate::find::Directories;
 use crate::{
-    convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top, tree,
+    compare, convert, diff, html, kernel, leaks, lines, report, serve, sweep, symbolize, top, tree,
 };
 use clap::{Parser, Subcommand};
 use pyhost_record::directory::Setting;
@@ -67,6 +67,8 @@ pub enum Command {
     Convert(convert::ConvertOptions),
     /// Serve metrics for Prometheus, and heap profiles for pprof
     Serve(serve::ServeOptions),
+    /// Run a program under hosts of several Pythons, and compare peaks, times and lines
+    Compare(compare::CompareOptions),
     /// Run a program once for each request for memory, which fails
     Sweep(sweep::SweepOptions),
     /// Install a kernel for Jupyter that runs under the host

@@ -6,6 +6,7 @@
 
 mod baseline;
 mod cli;
+mod compare;
 mod convert;
 mod diff;
 mod document;
@@ -64,6 +65,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Leaks(options) => return leaks::run(options, directories).map(ExitCode::from),
         Command::Symbolize(options) => symbolize::run(options)?,
         Command::Convert(options) => convert::run(options, directories)?,
+        Command::Compare(options) => return compare::run(options).map(ExitCode::from),
         Command::Sweep(options) => return sweep::run(options).map(ExitCode::from),
     }
     Ok(ExitCode::SUCCESS)

@@ -71,7 +71,7 @@ pub fn run(options: &DiffOptions, directories: &Directories) -> Result<(), Failu
 }
 
 /// A report or that of a process, and its sampled lines; None if it has none.
-fn side(path: &Path) -> Result<(Box<Report>, Option<Stacks>), Failure> {
+pub fn side(path: &Path) -> Result<(Box<Report>, Option<Stacks>), Failure> {
     let (report, _) = Document::read(path)?.into_report();
     let stacks = report.lines.is_some().then(|| Stacks::by_thread(&report));
     let stacks = stacks.transpose();

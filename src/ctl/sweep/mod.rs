@@ -12,7 +12,7 @@ mod state;
 
 use crate::output::{self, Failure, print};
 use clap::{Args, value_parser};
-use ending::End;
+pub use ending::End;
 use junit::Cases;
 use progress::{Done, Progress};
 use pyhost_os::terminal_text::plain;

@@ -2,7 +2,7 @@
 
 Under the host: pyhost -m pytest -p pyhost_pytest, or pytest_plugins = ["pyhost_pytest"] in a conftest.py, or
 -p pyhost_pytest in addopts. With pytest 7.2 or later; under pytest-xdist the workers run under the host as well.
-In a Python without the host, where the wheel is installed, options and marker are taken and nothing is measured.
+In a Python without the host, where the wheel is installed, options and markers are taken and nothing is measured.
 
 A test's figures are those of its function: fixtures are set up before and torn down after, and pytest's own calls do not
 count. What other threads allocate meanwhile counts. PYTEST_DONT_REWRITE
@@ -11,16 +11,22 @@ count. What other threads allocate meanwhile counts. PYTEST_DONT_REWRITE
 import collections
 import contextlib
 import errno
+import faulthandler
 import functools
 import gc
 import inspect
 import json
 import os
+import pickle
+import signal
 import sys
+import tempfile
 import traceback
 import unittest
+import warnings
 
 import pytest
+from _pytest.runner import call_and_report
 
 import pyhost
 
@@ -151,6 +157,9 @@ def pytest_addoption(parser):
                     help="show the N tests whose peak grew most (10 where there are limits)")
     group.addoption("--memory-check-heap", action="store_true",
                     help="look at every block after each test, as the marker check_heap does (pyhost --debug-hooks)")
+    group.addoption("--memory-forked", action="store_true",
+                    help="run each test in a forked child, as the marker forked does: a test that ends its process fails, and "
+                         "the run goes on")
     group.addoption("--memory-collect", action="store_true",
                     help="collect garbage before each test, so that its figures owe nothing to what ran before; "
                          "--memory-baseline does so, too")
@@ -175,6 +184,7 @@ def pytest_configure(config):
         "fail_requests(accounts=None, above=None, most=1000): call the test once, and then again and again, with the same "
         "fixtures; in each call the next request for memory fails, and any exception but MemoryError, or a leak, fails the test; with "
         "pyhost --fail when=open (pyhost).",
+        "forked: run the test in a forked child, so that the run goes on if the test ends its process (pyhost).",
     ):
         config.addinivalue_line("markers", marker)
     if not pyhost.active:
@@ -186,9 +196,7 @@ def pytest_configure(config):
                 raise pytest.UsageError(f"--memory-{name.replace('_', '-')}: expected --memory-baseline FILE, too")
     config.pluginmanager.register(_Meter(config), "pyhost_meter")
     config.pluginmanager.register(_Repeater(), "pyhost_repeater")
-    if hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Worker(), "pyhost_worker")
-    else:
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reporter(config), "pyhost_reporter")
 
 
@@ -204,6 +212,141 @@ def _process():
             "peak_resident_bytes": figures["process"]["peak_resident_bytes"]}
 
 
+def _is_forked(item):
+    """Whether a test runs in a child. A debugger needs the terminal, and so does what shows the set-up of fixtures."""
+    option = functools.partial(item.config.getoption, default=False)
+    is_wanted = option("memory_forked") or item.get_closest_marker("forked") is not None
+    return is_wanted and not (option("usepdb") or option("setupshow"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if not _is_forked(item):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _Fork(item).reports(nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+class _Fork:
+    """A test whose set-up forks between the fixtures of wider scopes, which are the parent's, and those of the function."""
+
+    def __init__(self, item):
+        self.item, self.hook, self.plugin = item, item.config.hook, item.config.pluginmanager.getplugin
+        self.child = None  # its id: 0 in the child, None before the fork
+        self.ended = None  # how, unless it left its reports
+        self.output = "", ""
+        self.file = tempfile.TemporaryFile()
+        item.setup, item.teardown = self._set_up, lambda: self.child == 0 and type(item).teardown(item)
+
+    def reports(self, nextitem):
+        item, has_request = self.item, hasattr(self.item, "_request")
+        if has_request and not item._request:
+            item._initrequest()  # it runs once more
+        try:
+            reports = [call_and_report(item, "setup", log=False)]
+            if self.child == 0:
+                if reports[0].passed:
+                    reports.append(call_and_report(item, "call", log=False))
+                reports.append(call_and_report(item, "teardown", log=False, nextitem=item.parent))
+                self._leave(reports, None)
+        except BaseException as error:  # pytest.exit(), an interrupt, an error of a plugin
+            if self.child != 0:
+                raise
+            self._leave([], error)
+        if self.child:
+            reports = [*reports, self._failed()] if self.ended else self._received()
+        yield from reports
+        if item.session.shouldfail or item.session.shouldstop:
+            nextitem = None
+        report = call_and_report(item, "teardown", log=False, nextitem=nextitem)
+        if report.failed or reports[-1].when != "teardown":
+            yield report
+        del item.setup, item.teardown
+        if has_request:
+            item._request, item.funcargs = False, None
+
+    def _set_up(self):
+        item, fixtures = self.item, getattr(self.item, "_fixtureinfo", None)
+        if _is_of_unittest(item):
+            with contextlib.suppress(AttributeError):
+                item._testcase = item.parent.obj(item.name)  # fixtures of its class need it before pytest 8.2
+        for name in fixtures.names_closure if fixtures else ():
+            definitions = fixtures.name2fixturedefs.get(name)
+            if definitions and definitions[-1].scope != "function":
+                item._request.getfixturevalue(name)
+        self._flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of the parent's threads, from 3.12 on
+            self.child = os.fork()
+        if self.child:
+            self._wait()
+            return
+        if faulthandler.is_enabled():
+            faulthandler.enable(2)  # pytest's is the terminal
+        self.warnings = warnings.catch_warnings(record=True).__enter__()
+        type(item).setup(item)
+
+    def _flush(self):
+        for stream in filter(None, (sys.stdout, sys.stderr, self.plugin("terminalreporter"))):
+            stream.flush()
+
+    def _leave(self, reports, error):
+        """Ends the child, which leaves reports, warnings, and what it was ended by."""
+        try:
+            config = self.item.config
+            reports = [self.hook.pytest_report_to_serializable(config=config, report=report) for report in reports]
+            caught = [warnings.WarningMessage(str(it.message), it.category, it.filename, it.lineno) for it in self.warnings]
+            self.file.write(pickle.dumps((reports, caught, error)))
+            self.file.flush()
+            self._flush()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _wait(self):
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+            if self.file.seek(0, os.SEEK_END):
+                return
+            self.ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        except BaseException as error:  # an interrupt, or a time-out that a plugin raises
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.child, signal.SIGKILL)
+                os.waitpid(self.child, 0)
+            if isinstance(error, (KeyboardInterrupt, pytest.exit.Exception)):
+                raise
+            self.ended = f"was ended: {error}"
+        if self.plugin("capturemanager"):
+            self.output = self.plugin("capturemanager").read_global_capture()
+
+    def _received(self):
+        self.file.seek(0)
+        reports, caught, error = pickle.load(self.file)
+        for warning in caught:
+            self.item.ihook.pytest_warning_recorded.call_historic(kwargs={
+                "warning_message": warning, "nodeid": self.item.nodeid, "when": "runtest", "location": None})
+        if error is not None:
+            raise error
+        return [self.hook.pytest_report_from_serializable(config=self.item.config, data=report) for report in reports]
+
+    def _failed(self):
+        """The report of a test that has ended its process, with the host's lines."""
+        is_hosts, said, others = False, [f"the test's process {self.ended}"], []
+        for line in self.output[1].splitlines():
+            is_hosts = line.startswith(("pyhost: ", "pyhost[")) or is_hosts and line.startswith(" ")
+            if is_hosts or not line.startswith('  File "') or not ("/_pytest/" in line or "/pluggy/" in line):
+                (said if is_hosts else others).append(line)
+        self.item.add_report_section("call", "stdout", self.output[0])
+        self.item.add_report_section("call", "stderr", "\n".join(others))
+        call = pytest.CallInfo.from_call(lambda: pytest.fail("\n".join(said), pytrace=False), "call")
+        return self.item.ihook.pytest_runtest_makereport(item=self.item, call=call)
+
+
 class _Repeater:
     """Calls the functions of tests that are to be called again and again."""
 
@@ -213,11 +356,11 @@ class _Repeater:
             wanted = _limit_of(pyfuncitem, name, kind, None)
             if wanted is None or name == "fail_requests" and not _works(_try_to_fail):
                 continue
-            test = pyfuncitem.obj
-            if inspect.iscoroutinefunction(test) or inspect.isasyncgenfunction(test):
+            if inspect.iscoroutinefunction(pyfuncitem.obj) or inspect.isasyncgenfunction(pyfuncitem.obj):
                 _refuse_repeats(pyfuncitem, name)
             arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-            said = call(pyfuncitem, wanted, lambda: test(**arguments))
+            # The first call alone is measured.
+            said = call(pyfuncitem, wanted, lambda: pyfuncitem.obj(**arguments))
             if said is not None:
                 pytest.fail(f"{pyfuncitem.nodeid}: {name}: {said}", pytrace=False)
             return True
@@ -311,11 +454,12 @@ class _HeapCheck:
         self.known = collections.Counter()
 
     def is_for(self, item):
-        return self.checks_all or item.get_closest_marker("check_heap") is not None
+        # No look at the end of a child finds what a forked test has damaged.
+        return self.checks_all or item.get_closest_marker("check_heap") is not None or self.can_check and _is_forked(item)
 
-    def begin(self):
+    def begin(self, item):
         """Notes what was damaged before, unless that is known from the test before."""
-        if not self.checks_all:
+        if not self.checks_all or _is_forked(item):
             self.known = collections.Counter(check_heap())
 
     def damaged(self):
@@ -352,7 +496,7 @@ class _Meter:
         @functools.wraps(test)
         def measured(*args, **kwargs):
             __tracebackhide__ = True
-            pyfuncitem.obj = test  # for a plugin that calls it once more
+            pyfuncitem.obj = test  # which markers and other plugins may call again
             self.is_entered = True
             with tracked:
                 return test(*args, **kwargs)
@@ -373,10 +517,10 @@ class _Meter:
         if self.collects:
             gc.collect()
         if checks and self.heap.can_check:
-            self.heap.begin()
+            self.heap.begin(item)
         tracked = track(account=account, precise=True)
         self.is_entered = False
-        self.inner = None if repeats else track(account=account, precise=True)
+        self.inner = track(account=account, precise=True)
         with tracked:
             outcome = yield
         if self.is_entered:
@@ -414,6 +558,10 @@ class _Meter:
             outcome.force_exception(pytest.fail.Exception(said, pytrace=False))
         elif exceeded:
             outcome.force_exception(pytest.fail.Exception(_exceeded(item.nodeid, limit, tracked, figures), pytrace=False))
+
+    def pytest_sessionfinish(self, session):
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[_PROPERTY] = _process()  # of a worker of xdist, for the controller
 
 
 def _fails_by_itself(item, outcome):
@@ -459,13 +607,6 @@ def _exceeded(name, limit, tracked, measured):
     if measured.get("lines_grown"):
         lines += ["lines that grew in the test:", *(f"  {line}" for line in measured["lines_grown"])]
     return "\n".join(lines)
-
-
-class _Worker:
-    """In a worker of xdist: tells the controller what the process took."""
-
-    def pytest_sessionfinish(self, session):
-        session.config.workeroutput[_PROPERTY] = _process()
 
 
 class _Reporter:
