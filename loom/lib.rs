@@ -1,6 +1,6 @@
 //! Files of `src` as they are, over loom's atomics and threads: see [`beneath`].
 
-#![allow(dead_code, unused_imports, missing_docs)]
+#![allow(dead_code, unused_imports)]
 
 #[macro_use]
 extern crate beneath as std;

@@ -12,7 +12,6 @@ use std::{ffi::CStr, marker::PhantomData, ptr::null_mut, sync::atomic::AtomicPtr
 unsafe extern "C" {
     fn pyhost_context_value(variable: *mut PyObject) -> *mut PyObject;
 
-    /// Whether the garbage collector runs.
     #[link_name = "pyhost_is_collecting"]
     pub safe fn is_collecting() -> bool;
     /// Has `MemoryError` raised in the calling thread at its next safe point. Returns false if the thread does not have the GIL; or, unless
@@ -33,7 +32,6 @@ pub struct ContextVariable<T> {
 }
 
 impl<T> ContextVariable<T> {
-    /// No variable yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         ContextVariable {
@@ -61,7 +59,6 @@ impl<T> ContextVariable<T> {
         Ok(())
     }
 
-    /// Sets the value in the calling thread's context.
     pub fn set<'a>(&self, value: &Object<'a>) -> Result<(), Raised<'a>> {
         // SAFETY: attached; begun.
         unsafe {
@@ -70,7 +67,6 @@ impl<T> ContextVariable<T> {
         }
     }
 
-    /// The value in the calling thread's context.
     pub fn get<'a>(&self, gil: Gil<'a>) -> Option<Owned<'a>> {
         // SAFETY: attached.
         unsafe { gil.borrowed(self.pointer()?).map(Object::to_owned) }

@@ -54,7 +54,6 @@ unsafe extern "C" {
     /// frames cannot be read.
     #[link_name = "pyhost_depth"]
     pub safe fn depth() -> c_int;
-    /// Whether Python is being finalised.
     #[link_name = "pyhost_is_finalizing"]
     pub safe fn is_finalizing() -> bool;
     /// Whether a frame object of the calling thread's innermost call takes so many bytes.
@@ -69,7 +68,6 @@ unsafe extern "C" {
     /// An address in the interpreter's code.
     #[link_name = "pyhost_interpreter_function"]
     pub safe fn interpreter_function() -> usize;
-    /// Whether the calling thread has the GIL.
     #[link_name = "pyhost_has_gil"]
     pub safe fn has_gil() -> bool;
 }
@@ -290,7 +288,6 @@ pub struct Innermost {
     pub code: usize,
     /// Where in the code it is, in bytes.
     pub offset: i32,
-    /// The line that it is at.
     pub line: i32,
 }
 

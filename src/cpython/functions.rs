@@ -88,12 +88,10 @@ impl<'a, T> This<'a, T> {
         This(object, unsafe { Gil::assume() }, PhantomData)
     }
 
-    /// The proof that the calling thread is attached.
     pub fn gil(self) -> Gil<'a> {
         self.1
     }
 
-    /// The object itself.
     pub fn object(self) -> &'a Object<'a> {
         // SAFETY: it lives during the call.
         unsafe { self.1.borrowed(self.0.as_ptr()) }.expect("not null")
@@ -181,7 +179,6 @@ impl<'a> Arguments<'a> {
         Arguments { gil, places, names }
     }
 
-    /// The proof that the calling thread is attached.
     pub fn gil(self) -> Gil<'a> {
         self.gil
     }
@@ -241,7 +238,6 @@ impl<T> Method<T> {
         Method(definition, PhantomData)
     }
 
-    /// Without arguments.
     pub const fn plain<F: Plain<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunction: plain::<T, F, PyObject>,
@@ -257,7 +253,6 @@ impl<T> Method<T> {
         Self::of(name, function, ffi::METH_O, doc)
     }
 
-    /// With arguments by place and by name.
     pub const fn named<F: Named<T>>(name: &'static CStr, _: F, doc: &'static CStr) -> Self {
         let function = ffi::PyMethodDefPointer {
             PyCFunctionWithKeywords: named::<T, F>,
@@ -363,7 +358,6 @@ pub struct Table<E, const N: usize> {
 unsafe impl<E, const N: usize> Sync for Table<E, N> {}
 
 impl<E, const N: usize> Table<E, N> {
-    /// A table of these entries.
     pub const fn new(entries: [E; N]) -> Self {
         Table {
             entries: UnsafeCell::new(entries),
@@ -376,7 +370,6 @@ impl<E, const N: usize> Table<E, N> {
 pub struct Class<'a, T>(NonNull<ffi::PyTypeObject>, Gil<'a>, PhantomData<T>);
 
 impl<'a, T> Class<'a, T> {
-    /// The proof that the calling thread is attached.
     pub fn gil(&self) -> Gil<'a> {
         self.1
     }
@@ -409,37 +402,30 @@ impl<T> Slot<T> {
         Self::of(slot, function)
     }
 
-    /// The function that makes an instance.
     pub fn new<F: New<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_new, new::<T, F> as *mut c_void)
     }
 
-    /// `repr()`.
     pub fn repr<F: Plain<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_repr, show::<T, F> as *mut c_void)
     }
 
-    /// `str()`.
     pub fn str<F: Plain<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_str, show::<T, F> as *mut c_void)
     }
 
-    /// `len()`.
     pub fn length<F: Length<T>>(_: F) -> Self {
         Self::of(ffi::Py_sq_length, length::<T, F> as *mut c_void)
     }
 
-    /// A call of an instance.
     pub fn call<F: Named<T>>(_: F) -> Self {
         Self::of(ffi::Py_tp_call, named::<T, F> as *mut c_void)
     }
 
-    /// The type's methods.
     pub fn methods<const N: usize>(table: &'static Table<Method<T>, N>) -> Self {
         Self::of(ffi::Py_tp_methods, table.entries.get().cast())
     }
 
-    /// The type's attributes.
     pub fn attributes<const N: usize>(table: &'static Table<Attribute<T>, N>) -> Self {
         Self::of(ffi::Py_tp_getset, table.entries.get().cast())
     }
@@ -561,7 +547,6 @@ unsafe extern "C" fn execute<F: Fill>(module: *mut PyObject) -> c_int {
 }
 
 impl Definition {
-    /// A module of this name and text.
     pub const fn new(name: &'static CStr, doc: &'static CStr, execute: &'static Execute) -> Self {
         Definition(UnsafeCell::new(ffi::PyModuleDef {
             m_base: ffi::PyModuleDef_HEAD_INIT,
@@ -741,7 +726,6 @@ unsafe impl Sync for KeptTable<PyObjectArenaAllocator> {}
 unsafe impl<const N: usize> Sync for KeptTable<[PyMemAllocatorEx; N]> {}
 
 impl<T> KeptTable<T> {
-    /// A place that holds nothing yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         KeptTable(OnceLock::new())
@@ -752,13 +736,11 @@ impl<T> KeptTable<T> {
 pub struct Original(OnceLock<ffi::PyCFunction>);
 
 impl Original {
-    /// A place that holds nothing yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Original(OnceLock::new())
     }
 
-    /// Calls it, with one argument.
     pub fn call<'a>(&self, this: This<'a, Module>, argument: &Object<'a>) -> Returned<'a> {
         let function = *self.0.get().expect("set before the other one is called");
         // SAFETY: attached; a function of one argument, or of none, which ignores it.

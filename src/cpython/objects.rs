@@ -50,17 +50,11 @@ pub type Returned<'a, T = Owned<'a>> = Result<T, Raised<'a>>;
 /// The type of an error or warning of the host's.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// `AttributeError`.
     Attribute,
-    /// `MemoryError`.
     Memory,
-    /// `ResourceWarning`.
     ResourceWarning,
-    /// `RuntimeError`.
     Runtime,
-    /// `TypeError`.
     Type,
-    /// `ValueError`.
     Value,
 }
 
@@ -179,13 +173,10 @@ impl<'a> Gil<'a> {
     }
 
     makers! {
-        /// An `int`.
         int(value: i64 => value) PyLong_FromLongLong;
         /// An `int`.
         unsigned(value: u64 => value) PyLong_FromUnsignedLongLong;
-        /// A `float`.
         float(value: f64 => value) PyFloat_FromDouble;
-        /// A `bool`.
         bool(value: bool => value.into()) PyBool_FromLong;
         /// An empty `dict`.
         dictionary() PyDict_New;
@@ -197,7 +188,6 @@ impl<'a> Gil<'a> {
         import(name: &CStr => name.as_ptr()) PyImport_ImportModule;
     }
 
-    /// A `tuple`.
     pub fn tuple<const N: usize>(self, items: [Owned<'a>; N]) -> Returned<'a> {
         self.tuple_of(N, items.into_iter().map(Ok))
     }
@@ -222,7 +212,6 @@ impl<'a> Gil<'a> {
         self.share(python!(PyImport_GetModuleDict()))?.item(name)
     }
 
-    /// An attribute of the module `sys`.
     pub fn of_sys(self, name: &CStr) -> Option<Owned<'a>> {
         self.share(python!(PySys_GetObject(name.as_ptr())))
     }
@@ -320,7 +309,6 @@ impl<'a> Gil<'a> {
         python!(PyEval_RestoreThread(own));
     }
 
-    /// Collects garbage.
     pub fn collect(self) {
         python!(PyGC_Collect());
     }
@@ -371,7 +359,6 @@ impl Raised<'_> {
         python!(PyErr_WriteUnraisable(function.pointer()));
     }
 
-    /// Forgets the exception.
     pub fn clear(self) {
         python!(PyErr_Clear());
     }
@@ -383,7 +370,6 @@ pub fn or_none<'a, T>(result: Returned<'a, T>) -> Option<T> {
 }
 
 impl<'a> Object<'a> {
-    /// The proof that the calling thread is attached.
     pub fn gil(&self) -> Gil<'a> {
         Gil(PhantomData)
     }
@@ -399,12 +385,10 @@ impl<'a> Object<'a> {
         Owned(NonNull::from(self).cast(), self.gil())
     }
 
-    /// Whether both are the same object.
     pub fn is(&self, other: &Object<'_>) -> bool {
         std::ptr::eq(self.pointer(), other.pointer())
     }
 
-    /// Whether it is `None`.
     pub fn is_none(&self) -> bool {
         std::ptr::eq(self.pointer(), constant!(ffi::Py_None()))
     }
@@ -412,19 +396,13 @@ impl<'a> Object<'a> {
     methods! {
         /// Whether it is a `str`.
         is_text() check PyUnicode_Check;
-        /// Whether it is an `int`.
         is_int() check PyLong_Check;
-        /// Whether it can be called.
         is_callable() check PyCallable_Check;
-        /// Whether it is a `tuple`.
         is_tuple() check PyTuple_Check;
-        /// Whether it is a `list`.
         is_list() check PyList_Check;
         /// Whether it is true, as `if` asks.
         truth() answer PyObject_IsTrue;
-        /// Whether a sequence contains an equal object.
         contains(item: &Object<'_> => item.pointer()) answer PySequence_Contains;
-        /// Whether it equals another object, as `==` finds.
         equals(other: &Object<'_> => other.pointer(); ffi::Py_EQ) answer PyObject_RichCompareBool;
         /// Its type.
         class() object PyObject_Type;
@@ -432,13 +410,10 @@ impl<'a> Object<'a> {
         to_list() object PySequence_List;
         /// A dictionary's keys, as a list.
         keys() object PyDict_Keys;
-        /// A module's full name.
         module_name() object PyModule_GetNameObject;
-        /// The attribute of this name.
         attribute(name: &CStr => name.as_ptr()) object PyObject_GetAttrString;
         /// `self[key]`.
         subscript(key: &Object<'_> => key.pointer()) object PyObject_GetItem;
-        /// Sets the attribute of this name.
         set_attribute(name: &CStr => name.as_ptr(), value: &Object<'_> => value.pointer()) done PyObject_SetAttrString;
         /// Sets a dictionary's value.
         set_item(key: &Object<'_> => key.pointer(), value: &Object<'_> => value.pointer()) done PyDict_SetItem;
@@ -494,7 +469,6 @@ impl<'a> Object<'a> {
         )))
     }
 
-    /// The pointer in a capsule of this name.
     pub fn capsule(&self, name: Option<&CStr>) -> Returned<'a, NonNull<c_void>> {
         let name = name.map_or(null(), CStr::as_ptr);
         let content = python!(PyCapsule_GetPointer(self.pointer(), name));
@@ -509,14 +483,12 @@ impl<'a> Object<'a> {
         Ok(result)
     }
 
-    /// A tuple's item.
     pub fn tuple_item(&self, index: isize) -> Returned<'a, &Object<'a>> {
         let item = python!(PyTuple_GetItem(self.pointer(), index));
         let item = NonNull::new(item).ok_or(Raised(self.gil()))?;
         Ok(refer(self.gil(), item)) // the tuple keeps it
     }
 
-    /// A module's dictionary.
     pub fn module_dictionary(&self) -> Returned<'a> {
         let dictionary = python!(PyModule_GetDict(self.pointer()));
         self.gil().share(dictionary).ok_or(Raised(self.gil()))
@@ -569,7 +541,6 @@ impl Drop for Owned<'_> {
 }
 
 impl Kept {
-    /// The object.
     pub fn get<'a>(&self, gil: Gil<'a>) -> &'a Object<'a> {
         refer(gil, self.0)
     }

@@ -15,7 +15,6 @@ pub fn note_main() {
     MAIN.store(heap::thread_number(), Relaxed);
 }
 
-/// Whether the calling thread is the main thread.
 pub fn is_main() -> bool {
     MAIN.load(Relaxed) == heap::thread_number()
 }

@@ -34,7 +34,6 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The directories that the hosts' files are in.
     pub fn directories(&self) -> Directories {
         let variable = || Setting::of(&std::env::var_os("PYHOST_LIVE")?);
         match &self.dir[..] {

@@ -10,12 +10,10 @@ pub fn before() {
     gate::close(state().slot(), thread_id());
 }
 
-/// In the parent.
 pub fn in_parent() {
     gate::open();
 }
 
-/// In the child.
 pub fn in_child(child: &Child) {
     LEDGER.keep_only(state().slot());
     bounded_heap::forked();

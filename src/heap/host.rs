@@ -32,7 +32,6 @@ pub struct Host {
 /// A request for a block, as the caps see it.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The account.
     pub account: Account,
     /// Booked bytes: the usable bytes if the block exists already.
     pub bytes: usize,

@@ -262,7 +262,6 @@ pub fn largest_within(room: u64) -> u64 {
     room / step * step
 }
 
-/// The result of [`reallocate`].
 pub enum Reallocated {
     /// The block, moved or not; null if there was no memory, and the old block still lives.
     Block(*mut u8),

@@ -26,7 +26,6 @@ pub enum Account {
 }
 
 /// The indices of accounts, for what is generic over them.
-#[allow(missing_docs)]
 pub mod index {
     use super::Account;
 
@@ -77,7 +76,6 @@ impl Account {
         *Account::ALL.get(index).unwrap_or(&Account::Native)
     }
 
-    /// Who asks for memory of the account.
     pub const fn asker(self) -> Asker {
         match self {
             Account::Mem | Account::Obj => Asker::Interpreter,
@@ -100,7 +98,6 @@ impl Account {
         }
     }
 
-    /// Whether the account's bytes are part of the total.
     pub const fn is_in_total(self) -> bool {
         !matches!(self, Account::Mapped)
     }

@@ -36,7 +36,6 @@ impl Ledger {
         crate::resident::keep();
     }
 
-    /// A scope's cap in bytes.
     pub fn cap(&self, scope: Scope) -> Option<u64> {
         let cap = self.ceiling(scope).cap.load(Relaxed);
         (cap != NONE).then_some(cap as u64)
@@ -57,7 +56,6 @@ impl Ledger {
         (hold != NONE).then_some(hold as u64)
     }
 
-    /// Whether there is any ceiling.
     #[inline]
     pub fn is_capped(&self) -> bool {
         self.capped.load(Relaxed) != 0
@@ -72,7 +70,6 @@ impl Ledger {
         }
     }
 
-    /// The scope that has no room for `bytes` of `account` up to `reach`, if one has none.
     pub fn lacks_room(&self, account: Account, bytes: usize, reach: Reach) -> Option<Scope> {
         let bytes = i64::try_from(bytes).unwrap_or(NONE);
         [Scope::Account(account), Scope::Total]
@@ -84,7 +81,6 @@ impl Ledger {
             })
     }
 
-    /// Counts a request that a cap refused.
     pub fn count_refusal(&self, account: Account) {
         self.shared(account).refused.fetch_add(1, Relaxed);
     }

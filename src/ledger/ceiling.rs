@@ -16,14 +16,12 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 /// The accounts that a ceiling applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// One account.
     Account(Account),
     /// All accounts together.
     Total,
 }
 
 impl Scope {
-    /// How many scopes there are.
     pub const COUNT: usize = super::ACCOUNTS;
 
     /// Every scope: the reported accounts, then the total.
@@ -40,7 +38,6 @@ impl Scope {
             .map_or(Scope::COUNT - 1, |account| account as usize)
     }
 
-    /// The account, if it is one.
     pub fn account(self) -> Option<Account> {
         match self {
             Scope::Account(account) => Some(account),
@@ -53,7 +50,6 @@ impl Scope {
         self.account().map_or("total", Account::name)
     }
 
-    /// The scope of that name.
     pub fn named(name: &str) -> Option<Scope> {
         Scope::all().find(|scope| scope.name() == name)
     }
@@ -64,11 +60,9 @@ impl Scope {
 pub enum Reach {
     /// Below the reserve.
     Hold,
-    /// To the middle of the reserve.
     Middle,
     /// To three quarters of the reserve.
     High,
-    /// To the cap.
     Cap,
 }
 

@@ -162,7 +162,6 @@ stored! {
     #[repr(C, align(4096))] // `UNIT`
     pub struct Header {
         magic: AtomicU64,
-        /// Bytes of the ledger that follows.
         pub ledger_bytes: AtomicU64,
         /// The process id, in the namespace of `pid_namespace`.
         pub pid: AtomicI32,
@@ -193,17 +192,12 @@ stored! {
         marks: AtomicU64,
         /// Identifies the boot of the machine.
         pub boot: Text<5>,
-        /// Python's version.
         pub python: Text<2>,
-        /// The host's version.
         pub host: Text<2>,
-        /// mimalloc's version.
         pub mimalloc: Text<2>,
-        /// The allocator's name.
         pub allocator: Text<2>,
         /// The native mode's name.
         pub native: Text<2>,
-        /// The profile's name.
         pub profile: Text<2>,
         refusal: Text<64>,
         argv_count: AtomicU32,
@@ -230,7 +224,6 @@ stored! {
         earlier_kills: AtomicU64,
         /// The service's name; empty without one.
         pub service: Text<8>,
-        /// The sampler of this process.
         pub sampler: SamplerCell,
         spare: [AtomicU64; 99],
         cells: [MarkCell; MARKS],
@@ -491,11 +484,8 @@ pub fn shortened(text: &str) -> String {
 /// The meaning of the first eight bytes of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Magic {
-    /// A header of this layout.
     Known,
-    /// A header of another version.
     Version(u8),
-    /// No header.
     Other,
 }
 

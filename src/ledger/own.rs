@@ -42,13 +42,10 @@ pub fn open() {
     OWN.ledger.open();
 }
 
-/// The process's header.
 pub const HEADER: &Header = &OWN.header;
 
-/// The process's ledger.
 pub const LEDGER: &Ledger = &OWN.ledger;
 
-/// The addresses of the header and the ledger.
 pub fn addresses() -> Range<usize> {
     let start = (&raw const OWN.header).addr();
     start..start + SIZE

@@ -30,7 +30,6 @@ pub struct Resident {
     pub now: Option<u64>,
     /// The most that was resident; at least every resident size that this process has reported.
     pub peak: u64,
-    /// Where the peak comes from.
     pub source: Source,
 }
 
@@ -97,7 +96,6 @@ pub fn begin_child() {
     EARLIER_CHILD.store(0, Relaxed);
 }
 
-/// The resident memory of this process.
 pub fn resident() -> Resident {
     let status = Status::read();
     let (peak, source) = match status.high_water_mark {
@@ -145,7 +143,6 @@ impl LargestChild {
     }
 }
 
-/// The largest child of a process with this resident peak.
 pub fn largest_child(own_peak: u64) -> LargestChild {
     let figure = usage(libc::RUSAGE_CHILDREN);
     LargestChild::judge(figure, EARLIER_CHILD.load(Relaxed), own_peak)

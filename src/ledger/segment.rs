@@ -61,7 +61,6 @@ pub struct Marks([u64; SLOTS + 1]);
 pub struct Others {
     /// How many of them allocated, at least: one that took the slot of one that had ended is not counted again.
     pub threads: u32,
-    /// Blocks that they allocated.
     pub blocks: u64,
 }
 

@@ -35,7 +35,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// One account's figures.
     pub fn account(&self, account: Account) -> &AccountFigures {
         &self.accounts[account as usize]
     }

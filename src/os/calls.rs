@@ -2,7 +2,7 @@
 //! lead to, and close nothing. The `libc` crate calls all functions unsafe. Each has a manual page of its name. Behind them,
 //! calls that are sound in one form.
 
-#![allow(unsafe_code, missing_docs)]
+#![allow(unsafe_code)]
 
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, off_t, pid_t, sigset_t, timespec};
 use std::{cell::Cell, ffi::CStr, marker::PhantomData, sync::atomic::AtomicU64};

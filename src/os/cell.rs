@@ -33,7 +33,6 @@ pub struct Exclusive<T> {
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
-    /// A value that is free.
     pub const fn new(value: T) -> Self {
         Exclusive {
             holder: AtomicUsize::new(0),
@@ -126,7 +125,6 @@ impl<T> Drop for Held<'_, T> {
 pub struct Latest<T>(Exclusive<Option<T>>);
 
 impl<T: Copy> Latest<T> {
-    /// Nothing yet.
     #[expect(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
         Latest(Exclusive::new(None))
@@ -183,7 +181,6 @@ const SET: usize = usize::MAX;
 pub struct Published<T>(Exclusive<Option<T>>, PhantomData<T>);
 
 impl<T: Copy> Published<T> {
-    /// Nothing yet.
     #[expect(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
         Published(Exclusive::new(None), PhantomData)

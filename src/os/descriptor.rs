@@ -65,7 +65,6 @@ impl Descriptor {
         }
     }
 
-    /// Writes what is buffered.
     pub fn flush(&mut self) {
         let mut rest = &self.buffer[..self.length];
         while !rest.is_empty() && self.error.is_none() {

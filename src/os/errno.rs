@@ -58,7 +58,6 @@ pub fn errno() -> i32 {
 pub struct KeptErrno(i32);
 
 impl KeptErrno {
-    /// Keeps the `errno` of this moment.
     #[allow(clippy::new_without_default)] // a default would not say that it reads anything
     pub fn new() -> KeptErrno {
         KeptErrno(errno())

@@ -93,7 +93,6 @@ impl Fd {
 pub struct FdPlace(AtomicI32);
 
 impl FdPlace {
-    /// Without a descriptor.
     #[allow(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
         FdPlace(AtomicI32::new(-1))
@@ -273,7 +272,6 @@ pub fn make_folder_in(folder: &impl AsRawFd, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Makes a file `length` bytes long.
 pub fn truncate(file: &impl AsRawFd, length: u64) -> Result<(), Errno> {
     done(calls::ftruncate(file.as_raw_fd(), length as libc::off_t))
 }
@@ -315,7 +313,6 @@ pub fn become_input(file: &impl AsRawFd) {
     unsafe { libc::dup2(file.as_raw_fd(), libc::STDIN_FILENO) };
 }
 
-/// Whether a number is open.
 pub fn is_open(number: RawFd) -> bool {
     // SAFETY: the call touches no memory of the process.
     unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
@@ -365,7 +362,6 @@ pub fn is_executable(path: &CStr) -> bool {
     status_of(path, 0).is_ok_and(is_regular) && access(path, libc::X_OK).is_ok()
 }
 
-/// Takes a name away.
 pub fn unlink(path: &CStr) -> Result<(), Errno> {
     done(calls::unlink(path.into()))
 }

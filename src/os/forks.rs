@@ -14,9 +14,7 @@ pub struct Child(PhantomData<*const ()>);
 pub trait AtFork {
     /// In the thread that forks.
     fn before();
-    /// In the parent afterwards.
     fn in_parent();
-    /// In the child.
     fn in_child(child: &Child);
 }
 

@@ -15,7 +15,6 @@ use std::{
     slice,
 };
 
-/// Size of a page in bytes.
 pub fn page_size() -> u64 {
     calls::sysconf(libc::_SC_PAGESIZE) as u64
 }
@@ -92,12 +91,10 @@ impl Mapping {
         self.start
     }
 
-    /// The length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> Range<usize> {
         let start = self.start.addr().get();
         start..start + self.bytes
@@ -220,7 +217,6 @@ pub fn resident_bytes(addresses: Range<usize>) -> u64 {
     (pages * page) as u64
 }
 
-/// The whole pages of a piece of memory.
 pub fn whole_pages(start: *mut u8, size: usize) -> (*mut u8, usize) {
     let page = page_size() as usize;
     let first = start.wrapping_add(start.align_offset(page));
@@ -347,7 +343,6 @@ mod stand_in {
 /// # Safety
 /// It must be, and the type must not need to be dropped.
 pub unsafe trait FromZeros: Sized {
-    /// That value.
     fn zeroed() -> Self {
         // SAFETY: a valid value, as every implementation promises.
         unsafe { std::mem::zeroed() }
@@ -427,12 +422,10 @@ impl<T: FromZeros> Mapped<T> {
         Mapped::of(mapping, length)
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> Range<usize> {
         self.mapping.addresses()
     }
 
-    /// Keeps the memory mapped for as long as the process lives.
     pub fn leak(self) -> &'static mut [T] {
         let length = self.length;
         // SAFETY: as in `deref_mut`; the memory is never unmapped, and this was its only owner.
@@ -451,12 +444,10 @@ impl<T: FromZeros + Sync> Shared<T> {
         Mapped::of(mapping, length).map(Shared)
     }
 
-    /// Its addresses.
     pub fn addresses(&self) -> Range<usize> {
         self.0.addresses()
     }
 
-    /// Keeps the memory mapped for as long as the process lives.
     pub fn leak(self) -> &'static [T] {
         let length = self.0.length;
         // SAFETY: as in `Mapped::leak`; the reference is a shared one.

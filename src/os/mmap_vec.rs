@@ -152,7 +152,6 @@ pub struct Array<'a, T> {
 }
 
 impl<'a, T> Array<'a, T> {
-    /// An empty list.
     pub fn new(memory: &'a mut [MaybeUninit<T>]) -> Self {
         Array { memory, length: 0 }
     }
@@ -177,7 +176,6 @@ impl<'a, T> Array<'a, T> {
         self.memory.len() - self.length
     }
 
-    /// Takes the last item.
     pub fn pop(&mut self) -> Option<T>
     where
         T: Copy,

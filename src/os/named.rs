@@ -5,7 +5,6 @@ pub trait Named: Copy + 'static {
     /// The values that a name means, each with it.
     const NAMES: &'static [(&'static str, Self)];
 
-    /// The value of a name.
     fn of_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| *value)
@@ -17,7 +16,6 @@ pub trait Named: Copy + 'static {
 macro_rules! named {
     (all $type:ident: $($name:literal $value:ident),*) => {
         impl $type {
-            /// All, in this order.
             pub const ALL: [$type; [$($name),*].len()] = [$($type::$value),*];
         }
 

@@ -25,7 +25,6 @@ pub struct PathBuffer {
 }
 
 impl PathBuffer {
-    /// No path yet.
     pub const EMPTY: PathBuffer = PathBuffer {
         bytes: [0; libc::PATH_MAX as usize],
         length: 0,
@@ -110,12 +109,10 @@ impl PathBuffer {
         leading_text(self.as_bytes())
     }
 
-    /// The path's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.as_c_str().to_bytes()
     }
 
-    /// The path.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }

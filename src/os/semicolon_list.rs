@@ -24,7 +24,6 @@ pub fn items(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> + Clone 
     })
 }
 
-/// Writes an item.
 pub fn written(item: &[u8], separator: u8) -> Vec<u8> {
     let parts = item.split(|&byte| byte == separator);
     parts.collect::<Vec<_>>().join(&[separator; 2][..])

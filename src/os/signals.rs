@@ -10,12 +10,10 @@ pub const FAULTS: [c_int; 6] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS
 /// Signals that ask a process to stop. A server that handles one, and has stopped, often ends itself by it.
 pub const STOPS: [c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// A set of signals.
 #[derive(Clone, Copy)]
 pub struct SignalSet(pub(crate) libc::sigset_t);
 
 impl SignalSet {
-    /// The set of these signals.
     pub fn of(signals: &[c_int]) -> Self {
         let mut set = libc::sigset_t::zeroed();
         calls::sigemptyset(&mut set);
@@ -25,7 +23,6 @@ impl SignalSet {
         SignalSet(set)
     }
 
-    /// The set of all signals.
     pub fn all() -> Self {
         let mut set = libc::sigset_t::zeroed();
         calls::sigfillset(&mut set);
@@ -44,12 +41,10 @@ impl SignalSet {
         &self.0
     }
 
-    /// Whether a signal is one of them.
     pub fn contains(&self, signal: c_int) -> bool {
         calls::sigismember(&self.0, signal) == 1
     }
 
-    /// Takes a signal out.
     pub fn remove(&mut self, signal: c_int) {
         calls::sigdelset(&mut self.0, signal);
     }

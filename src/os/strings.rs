@@ -59,7 +59,6 @@ impl<'a> Strings<'a> {
         }
     }
 
-    /// The address of the array.
     pub fn as_ptr(&self) -> *const *const c_char {
         self.0
     }
@@ -74,7 +73,6 @@ impl<'a> Strings<'a> {
         self.texts().map(CStr::to_bytes)
     }
 
-    /// The strings.
     pub fn texts(&self) -> impl Iterator<Item = &'a CStr> + Clone {
         let mut next = self.0;
         std::iter::from_fn(move || {
@@ -204,7 +202,6 @@ impl<'a> ProcessArguments<'a> {
         ProcessArguments(arguments)
     }
 
-    /// The words.
     pub fn strings(&self) -> Strings<'_> {
         // SAFETY: as in `self`, which is borrowed.
         unsafe { Strings::at(self.0.as_ptr()) }

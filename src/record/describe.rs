@@ -19,21 +19,15 @@ macro_rules! figures {
 
 /// Takes the fields of a report, in order. Keys are unused inside lists.
 pub trait Sink {
-    /// Opens an object.
     fn begin(&mut self, key: &str);
-    /// Opens a list.
     fn begin_list(&mut self, key: &str);
     /// Closes the innermost object or list.
     fn end(&mut self);
-    /// A string.
     fn text(&mut self, key: &str, value: &str);
-    /// A whole number.
     fn int(&mut self, key: &str, value: i64);
     /// A number of seconds, or a fraction.
     fn fraction(&mut self, key: &str, value: f64);
-    /// A truth value.
     fn flag(&mut self, key: &str, value: bool);
-    /// Nothing.
     fn null(&mut self, key: &str);
     /// A value that is JSON already; nothing, if the sink makes something else.
     fn json(&mut self, key: &str, _value: &str) {

@@ -80,7 +80,6 @@ impl Setting {
 pub struct Identity {
     /// The boot's id, without dashes.
     pub boot: String,
-    /// Inode of its pid namespace.
     pub pid_namespace: u64,
     /// Its process id there.
     pub pid: i32,
@@ -141,7 +140,6 @@ impl Identity {
         }
     }
 
-    /// The name of its file.
     pub fn file_name(&self) -> String {
         let (boot, namespace) = (&self.boot, self.pid_namespace);
         let (pid, ticks) = (self.pid, self.start_ticks);
@@ -161,10 +159,8 @@ impl Identity {
     }
 }
 
-/// A file of the directory.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where it is.
     pub path: PathBuf,
     /// Whose it is, by its name.
     pub identity: Identity,
@@ -347,7 +343,6 @@ pub fn tidy(directory: &Path, folder: &Fd) -> Vec<Record> {
     killed
 }
 
-/// The path of a process's baseline.
 pub fn baseline(directory: &Path, identity: &Identity) -> PathBuf {
     let name = identity.file_name();
     let stem = name.strip_suffix(SUFFIX).unwrap_or(&name);

@@ -68,7 +68,6 @@ pub enum Unreadable {
     /// It is a directory, a pipe or the like.
     #[display("is not a regular file")]
     NoFile,
-    /// It is of another length.
     #[display("has {_0} bytes; expected the {} of a ledger", SIZE)]
     Length(u64),
     /// Its header is of another version.
@@ -82,9 +81,7 @@ pub enum Unreadable {
 /// A height over an account or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// Its scope.
     pub scope: Scope,
-    /// The cap in bytes.
     pub bytes: u64,
     /// Where its reserve begins, in bytes.
     pub reserve_from: u64,
@@ -93,21 +90,17 @@ pub struct Cap {
 /// A process's last word.
 pub struct Record {
     header: Box<Header>,
-    /// The accounts.
     pub snapshot: Snapshot,
-    /// The caps in force.
     pub caps: Vec<Cap>,
     /// Where in the ledger's bytes the bounds of its threads' cells lie; see [`Ledger::cells_to_close`].
     pub cells_to_close: Vec<usize>,
 }
 
 impl Record {
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Unreadable> {
         Record::of_bytes(&read_regular(path, (SIZE + LARGEST_PAGE) as u64)?)
     }
 
-    /// Reads the bytes of a file.
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
         let length = bytes.len() as u64;
         let start = start_in_file(length).ok_or(Unreadable::Length(length))?;
@@ -137,7 +130,6 @@ impl Record {
         })
     }
 
-    /// Whose ledger it is.
     pub fn header(&self) -> &Header {
         &self.header
     }

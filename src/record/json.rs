@@ -39,7 +39,6 @@ impl<'a, W: Write> Json<'a, W> {
         }
     }
 
-    /// A string that is formatted.
     pub fn shown(&mut self, key: &str, value: impl Display) {
         self.key(key);
         self.string(value);

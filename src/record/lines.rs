@@ -57,7 +57,6 @@ fn words_of(path: &Path, most: u64) -> Option<Vec<u64>> {
     Some(words.map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The host does as it was asked.

@@ -31,7 +31,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// The content type of a response in this form.
     pub const fn content_type(self) -> &'static str {
         match self {
             Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -102,10 +101,8 @@ pub const ABOUT: [&str; 6] = [
     "profile",
 ];
 
-/// A process of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
-    /// The service's name.
     pub service: &'a str,
     /// `host`, or `fork` of a forked child.
     pub role: &'a str,
@@ -136,7 +133,6 @@ pub struct Process<'a> {
     pub cap_age: Option<f64>,
     /// Live bytes that a forked child began with.
     pub inherited: Option<u64>,
-    /// Resident bytes.
     pub resident: Option<u64>,
     /// The most bytes that were resident.
     pub peak_resident: Option<u64>,
@@ -153,7 +149,6 @@ pub struct Process<'a> {
 /// Figures of a machine beside those of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Hosts that run.
     pub hosts: u64,
     /// Files of the directory that are no ledger.
     pub unreadable_files: u64,

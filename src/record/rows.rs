@@ -28,12 +28,10 @@ const OTHERS: FrameView<'_> = FrameView {
     native: None,
 };
 
-/// A row of a view.
 #[derive(Clone, Copy)]
 pub struct Row {
     /// The stack; of several that are summed, the one with the most bytes.
     pub site: Site,
-    /// Its sum in the view.
     pub sum: Sum,
     /// The mean age of its live bytes; None if it has none.
     pub age_seconds: Option<f64>,

@@ -21,7 +21,6 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The text so far.
     pub fn text(&self) -> &str {
         str::from_utf8(&self.text).unwrap_or_default()
     }
@@ -34,7 +33,6 @@ impl Write for Rendered {
     }
 }
 
-/// Describes all samples.
 pub fn describe_samples(samples: &Samples, sink: &mut impl Sink) -> fmt::Result {
     let (taken, dropped) = samples.counts();
     sink.count("interval_bytes", samples.interval);
@@ -59,7 +57,6 @@ pub fn describe_samples(samples: &Samples, sink: &mut impl Sink) -> fmt::Result 
     Ok(())
 }
 
-/// Describes the rows that a report has.
 pub fn describe_rows(
     samples: &Samples,
     lines: &Lines,
@@ -167,7 +164,6 @@ fn describe_libraries(samples: &Samples, sink: &mut impl Sink) {
     });
 }
 
-/// The account of a site.
 pub fn account_of(site: Site) -> Option<Account> {
     Account::ALL.get(usize::from(site.account)).copied()
 }

@@ -22,7 +22,6 @@ pub fn row(
     write!(out, "{blocks:>13}{allocations:>14}")
 }
 
-/// Writes the line of the total.
 pub fn total(out: &mut impl Write, live: u64, peak: u64) -> fmt::Result {
     let (live, peak) = (Bytes(live), Bytes(peak));
     writeln!(out, "{:<8}{live:>12}{peak:>12}", "total")
@@ -32,7 +31,6 @@ pub fn total(out: &mut impl Write, live: u64, peak: u64) -> fmt::Result {
 pub struct HighestResident {
     /// From the start.
     pub seconds: f64,
-    /// Resident bytes.
     pub resident: u64,
     /// Live bytes of all accounts.
     pub live: u64,
@@ -48,7 +46,6 @@ impl HighestResident {
         self.resident > shown.saturating_add(shown / 8) || self.parts[0] > self.resident / 8
     }
 
-    /// Writes its parts.
     pub fn parts(&self, out: &mut impl Write) -> fmt::Result {
         let [maps, heaps, files, stacks, data, others] = self.parts.map(Bytes);
         let (resident, live) = (Bytes(self.resident), Bytes(self.live));

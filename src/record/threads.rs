@@ -14,22 +14,15 @@ const MACHINERY: &[&str] = &[
     "/multiprocessing/pool.py",
 ];
 
-/// A thread's name.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, Display)]
 pub enum ThreadName<'a> {
     /// Its own, or a fixed one.
     Known(&'a str),
     /// The outermost call that is no machinery.
     #[display("thread of {function} ({file})")]
-    Role {
-        /// Its function.
-        function: &'a str,
-        /// Its file.
-        file: &'a str,
-    },
+    Role { function: &'a str, file: &'a str },
 }
 
-/// The name of a site's thread.
 pub fn thread_name(samples: &Samples, site: Site) -> ThreadName<'_> {
     match samples.thread_of(site) {
         Thread::Main => ThreadName::Known("main"),

@@ -15,7 +15,6 @@ pub struct Time {
 }
 
 impl Time {
-    /// The tick of a moment.
     pub fn tick(&self, moment: u64) -> u32 {
         let ticks = moment.saturating_sub(self.start) / NANOSECONDS;
         u32::try_from(ticks).unwrap_or(u32::MAX)

@@ -73,9 +73,7 @@ impl Keyed for Live {
 /// A block that is a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
-    /// The block's address.
     pub address: usize,
-    /// The account's number.
     pub account: u8,
     /// The thread's number, as [`Samples::thread`] gave it.
     pub thread: u8,
@@ -135,14 +133,12 @@ fn hidden(address: usize) -> u64 {
     !(address as u64)
 }
 
-/// All samples of a process.
 #[derive(Default)]
 pub struct Samples {
     /// The mean distance between two points, in bytes.
     pub interval: u64,
     /// The account that is not part of the total.
     beside: u8,
-    /// The time of the samples.
     pub time: Time,
     stacks: Stacks,
     threads: Threads,
@@ -222,7 +218,6 @@ impl Samples {
         };
     }
 
-    /// The number of a thread.
     pub fn thread(&mut self, thread: Thread<'_>) -> u8 {
         self.threads.intern(thread, &mut self.stacks)
     }
@@ -332,7 +327,6 @@ impl Samples {
         Added::of(added)
     }
 
-    /// Counts a sample that could not be taken.
     pub fn count_dropped(&mut self) {
         if !self.is_over {
             self.taken += 1;
@@ -463,7 +457,6 @@ impl Samples {
         View::ALL.into_iter().filter(|view| self.sites.has(*view))
     }
 
-    /// All sites.
     pub fn sites(&self) -> impl Iterator<Item = Site> + '_ {
         self.sites.all()
     }
@@ -531,13 +524,11 @@ impl Samples {
         self.sites.births(site).age_seconds(self.time)
     }
 
-    /// The thread of a site.
     pub fn thread_of(&self, site: Site) -> Thread<'_> {
         let number = self.sites.key(site).thread;
         self.threads.view(number, &self.stacks)
     }
 
-    /// All different calls.
     pub fn all_frames(&self) -> impl Iterator<Item = FrameView<'_>> {
         self.stacks.all_frames()
     }

@@ -46,7 +46,6 @@ pub enum View {
     AtAccountPeak,
     /// Live when the resident size was highest, as far as [`super::Samples::add_resident`] does not say otherwise.
     AtResidentPeak,
-    /// Allocated so far.
     Allocated,
     /// Live now, less what was live at the last mark, or at the start.
     Grown,

@@ -39,7 +39,6 @@ impl<'a> Call<'a> {
 /// A call of a stack that is walked.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {
-    /// All of it.
     Whole(Call<'a>),
     /// Calls with the same number, which is not 0, are equal: the second gives the call to its argument, and is asked the
     /// first time. The texts and the line of a call are cold in the caches, and few calls of a sample are new.
@@ -64,9 +63,7 @@ pub struct NativeCall<'a> {
 pub struct FrameView<'a> {
     /// Equal for equal calls.
     pub number: u32,
-    /// The code's file.
     pub file: &'a str,
-    /// The function's name.
     pub function: &'a str,
     /// The line; 0 if it is not known.
     pub line: u32,
@@ -74,7 +71,6 @@ pub struct FrameView<'a> {
     pub native: Option<NativeView<'a>>,
 }
 
-/// The place of a native call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeView<'a> {
     /// The address of the call's instruction in the library's file.

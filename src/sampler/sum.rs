@@ -5,11 +5,8 @@ use derive_more::{Add, AddAssign, Sub, SubAssign};
 /// The bytes and blocks that samples stand for, with their sampling error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Add, AddAssign, Sub, SubAssign)]
 pub struct Sum {
-    /// Bytes.
     pub bytes: f64,
-    /// Blocks.
     pub blocks: f64,
-    /// The estimated variance of the bytes.
     pub variance: f64,
 }
 
@@ -17,7 +14,6 @@ pub struct Sum {
 pub type Weight = Sum;
 
 impl Sum {
-    /// Nothing.
     pub const NONE: Sum = Sum {
         bytes: 0.0,
         blocks: 0.0,
@@ -56,7 +52,6 @@ impl Sum {
         }
     }
 
-    /// Estimated bytes.
     pub fn bytes(&self) -> i64 {
         self.bytes.round() as i64
     }
@@ -107,14 +102,12 @@ impl Sum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     pub(crate) number: u32,
-    /// The account's number.
     pub account: u8,
 }
 
 /// The sums of a site at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AtMoment {
-    /// What is live.
     pub live: Sum,
     /// All that was allocated until then.
     pub allocated: Sum,

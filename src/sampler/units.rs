@@ -36,7 +36,6 @@ impl UnitName {
         }
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
     }
@@ -45,7 +44,6 @@ impl UnitName {
 /// The live bytes of a unit, its budget and its errors.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitFigures {
-    /// Its number.
     pub number: UnitNumber,
     /// The bytes that it may have.
     pub budget: u64,
@@ -63,7 +61,6 @@ pub struct UnitFigures {
     pub has_error: bool,
     /// Its next block has the error of a shortage of the whole process, with this number; 0 for none.
     pub pays: u64,
-    /// Its name.
     pub name: UnitName,
 }
 
@@ -212,7 +209,6 @@ impl Units {
         true
     }
 
-    /// Gives up a reference to a unit.
     pub fn release(&mut self, mut number: UnitNumber) {
         let mut free = self.free;
         while let Some(unit) = self.at(number) {
@@ -269,7 +265,6 @@ impl Units {
         }
     }
 
-    /// The figures of a unit.
     pub fn figures(&self, number: UnitNumber) -> Option<UnitFigures> {
         self.outward(number).next().map(|unit| unit.figures)
     }

@@ -144,7 +144,6 @@ impl Iterator for Evicted {
     }
 }
 
-/// The statistics of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Requests that a kept block met.
@@ -243,7 +242,6 @@ impl Pool {
         self.live_bytes -= charged as u64;
     }
 
-    /// Takes all blocks out.
     pub fn evict_all(&mut self) -> Evicted {
         let bound = std::mem::replace(&mut self.limit, PoolLimit::Blocks(0));
         let all = self.evict();
@@ -256,7 +254,6 @@ impl Pool {
         successors(self.newest, |block| block.links().older.get())
     }
 
-    /// The statistics of this moment.
     pub fn statistics(&self) -> Statistics {
         let (limit_blocks, limit_bytes) = self.limits();
         Statistics {

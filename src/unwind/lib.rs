@@ -39,7 +39,6 @@ pub use object::{Object, learn as learn_objects, object_of};
 /// Calls that a walk visits at most.
 pub const MOST: usize = 128;
 
-/// A native call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// An address in the instruction that runs: of one that has called another, its last byte.

@@ -35,7 +35,6 @@ pub fn set_alignment(alignment: usize) {
     MASK.store(alignment - 1, Relaxed);
 }
 
-/// The alignment of all blocks.
 pub fn alignment() -> usize {
     MASK.load(Relaxed) + 1
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Why the region cannot be as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// There is no region.
     NoRegion,
     /// It does not fit into the region's size.
     TooSmall,

@@ -96,7 +96,6 @@ pub struct RegionFigures {
     pub size: u64,
     /// Bytes of addresses that are reserved.
     pub reserved: u64,
-    /// Bytes that are committed.
     pub committed: u64,
     /// The most that were.
     pub peak: u64,
@@ -107,7 +106,6 @@ pub struct RegionFigures {
     pub before_main: u64,
     /// Whether what is committed is locked in memory.
     pub locked: bool,
-    /// Whether huge pages are asked for.
     pub huge_pages: bool,
 }
 
@@ -201,7 +199,6 @@ unsafe fn hand_over(base: *mut c_void, range: usize) -> bool {
     })
 }
 
-/// The region's size in bytes; None without one.
 pub fn size() -> Option<u64> {
     Some(STATE.size.load(Relaxed)).filter(|&size| size != 0)
 }

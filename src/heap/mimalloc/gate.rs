@@ -187,7 +187,6 @@ pub fn while_closed<T>(own: &Slot, own_thread: usize, work: impl FnOnce(&Closed)
     work(&Closed(()))
 }
 
-/// Whether the gate is open.
 pub fn is_open() -> bool {
     STATE.closed_by.load(Relaxed) == 0
 }

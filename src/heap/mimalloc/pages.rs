@@ -237,7 +237,6 @@ impl Page {
     }
 }
 
-/// A page of a heap at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct PageView {
     /// Whose heap it is of.
@@ -246,9 +245,7 @@ pub struct PageView {
     pub addresses: (usize, usize),
     /// Where its first block begins, and where the last that it has made so far ends.
     pub blocks: (usize, usize),
-    /// Usable bytes of each of its blocks.
     pub block_bytes: u64,
-    /// Blocks that are live.
     pub live_blocks: u64,
     /// Blocks that it has made so far, live or free.
     pub capacity_blocks: u64,
@@ -257,7 +254,6 @@ pub struct PageView {
 }
 
 impl PageView {
-    /// Usable bytes of its live blocks.
     pub fn live_bytes(&self) -> u64 {
         self.live_blocks * self.block_bytes
     }
@@ -333,7 +329,6 @@ pub fn beginning_at(closed: &Closed, address: usize) -> Option<PageView> {
     beginning_in(closed, entry(address), address >> ffi::SLICE_SHIFT).map(view)
 }
 
-/// The page that holds a block at `address`.
 pub fn holding(closed: &Closed, address: usize) -> Option<PageView> {
     entered_at(closed, address).map(view)
 }

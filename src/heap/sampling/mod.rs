@@ -165,7 +165,6 @@ pub fn is_on() -> bool {
     STATE.on.load(Relaxed)
 }
 
-/// Whether lines are sampled.
 pub fn has_lines_on() -> bool {
     STATE.line_interval.load(Relaxed) != u64::MAX
 }

@@ -43,7 +43,6 @@ pub fn exhausted(unit: UnitNumber, bytes: u64) -> Option<UnitFigures> {
     with_units(|units| units.exhausted(units.open_one(unit), bytes)).flatten()
 }
 
-/// The unit has its error, or its error could not be raised.
 pub fn note_error(unit: UnitNumber, is_raised: bool) {
     with_units(|units| units.note_error(unit, is_raised));
 }

@@ -16,16 +16,13 @@ pub const BIG: usize = 1 << 20;
 /// How many blocks the register holds; more are counted alone.
 const ENTRIES: usize = 8192;
 
-/// A big block, as it was registered.
 #[derive(Clone, Copy, Debug)]
 pub struct BigBlock {
-    /// Its account.
     pub account: Account,
     /// Its usable bytes.
     pub bytes: u64,
     /// When it was made: seconds of the monotonic clock.
     pub made: f64,
-    /// The line of Python that made it.
     pub source: SourceLine,
 }
 
@@ -109,7 +106,6 @@ fn entry_of(address: usize) -> Option<&'static Entry> {
     used.find(|entry| entry.key.load(Relaxed) == key)
 }
 
-/// Takes out the block of `address`, if it is there.
 #[cold]
 pub fn remove(address: usize) {
     if let Some(entry) = entry_of(address) {

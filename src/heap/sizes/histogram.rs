@@ -14,12 +14,10 @@ use pyhost_os::{mapping::Mapped, zeros_are_valid};
 /// have one to themselves are put together by [`class_of_single`], 4 classes a doubling.
 const MOST: usize = 101 + 4 * 40;
 
-/// The blocks of one size in one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeClass {
     /// Usable bytes of a block; of the largest in the class, if blocks have a page each.
     pub block_bytes: u64,
-    /// Live blocks.
     pub live_blocks: u64,
     /// Their usable bytes.
     pub live_bytes: u64,
@@ -116,7 +114,6 @@ impl Histogram {
         Some(taken)
     }
 
-    /// An account's classes.
     pub fn of(&self, account: Account) -> &Classes {
         &self.accounts[account as usize]
     }

@@ -7,16 +7,12 @@ use crate::{counts, ledger::Account, mimalloc::pages};
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// The account.
     pub account: Account,
-    /// The usable bytes of each block.
     pub block_bytes: u64,
-    /// How many there are.
     pub blocks: u64,
 }
 
 impl Class {
-    /// The bytes of all its blocks.
     pub fn bytes(&self) -> u64 {
         self.block_bytes * self.blocks
     }

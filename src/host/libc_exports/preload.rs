@@ -65,7 +65,6 @@ pub unsafe fn stand_in(path: *const c_char) -> *const c_char {
     }
 }
 
-/// Whether the host was preloaded.
 pub fn is_on() -> bool {
     STATE.preload.get().is_some()
 }
@@ -82,7 +81,6 @@ pub enum Program<'a> {
     At(Option<&'a CStr>),
     /// A name without a slash is looked for in the `PATH` of this process.
     Named(Option<&'a CStr>),
-    /// The number of an open file.
     Open(c_int),
 }
 

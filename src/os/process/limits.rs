@@ -30,7 +30,6 @@ pub fn of_memory() -> Option<u64> {
 /// What a limit on memory leaves, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// The limit.
     pub limit: u64,
     /// What the process may still map; 0 if the system does not say.
     pub left: u64,

@@ -9,7 +9,6 @@ use libc::Elf64_Phdr as ProgramHeader;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 
-/// A loaded object.
 pub struct LoadedObject<'a> {
     /// The path of its file; empty for the executable.
     pub path: &'a [u8],
@@ -33,13 +32,11 @@ pub struct Segment {
 }
 
 impl LoadedObject<'_> {
-    /// Whether an address lies in it.
     pub fn holds(&self, address: usize) -> bool {
         let mut loaded = self.segments().filter(|it| it.kind == libc::PT_LOAD);
         loaded.any(|segment| segment.addresses.contains(&address))
     }
 
-    /// Its parts.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
         self.headers.iter().map(|header| {
             let start = self.base.wrapping_add(header.p_vaddr as usize);

@@ -7,7 +7,6 @@ use super::small_file;
 use crate::file::{self, Fd};
 use crate::mapping::page_size;
 
-/// A mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// First address.

@@ -8,7 +8,6 @@ pub fn read_once<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     read(&open(path)?, buffer)
 }
 
-/// Opens a file for reading.
 pub fn open(path: &CStr) -> Option<Fd> {
     Fd::open(path, libc::O_RDONLY).ok()
 }

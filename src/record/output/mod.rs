@@ -29,7 +29,6 @@ pub enum Target {
     Old,
     /// A device, a FIFO, or what another process has open: it is opened and written into.
     Stream,
-    /// A descriptor of this process.
     Descriptor(c_int),
 }
 
@@ -51,13 +50,11 @@ pub enum OutputError {
         "exists and cannot be read ({_0}), so it may be another program's; expected a new file"
     )]
     Unreadable(Errno),
-    /// A directory.
     #[display("is a directory; expected a file")]
     Directory,
     /// A block device, or a socket.
     #[display("is a block device or a socket; expected a file, a FIFO or a terminal")]
     Other,
-    /// A descriptor that is not open.
     #[display("is no open descriptor; expected one that the caller opened")]
     Closed,
     /// Not a regular file, where the output is to be mapped into memory.

@@ -17,17 +17,12 @@ pub struct Statistics {
     pub region_bytes: u64,
     /// Bytes of address space: what the usable part may grow to.
     pub reserved_bytes: u64,
-    /// Bytes of live chunks.
     pub live_bytes: u64,
     /// Bytes that were asked for in live chunks.
     pub requested_bytes: u64,
-    /// The highest live bytes so far.
     pub peak_live_bytes: u64,
-    /// Live chunks.
     pub live_chunks: u64,
-    /// Bytes of free chunks.
     pub free_bytes: u64,
-    /// Free chunks.
     pub free_chunks: u64,
     /// Bytes of the largest free chunk; 0 where there is none.
     pub largest_free_bytes: u64,
@@ -57,34 +52,24 @@ pub struct BinStatistics {
     pub from_bytes: u64,
     /// More bytes than any of its chunks has; None for the last bin.
     pub to_bytes: Option<u64>,
-    /// All chunks.
     pub total_chunks: u64,
-    /// Their bytes.
     pub total_bytes: u64,
-    /// Live chunks.
     pub live_chunks: u64,
-    /// Bytes of live chunks.
     pub live_bytes: u64,
     /// Bytes that were asked for in live chunks.
     pub requested_bytes: u64,
-    /// Free chunks.
     pub free_chunks: u64,
-    /// Bytes of free chunks.
     pub free_bytes: u64,
 }
 
-/// One chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkView {
-    /// Where it starts.
     pub address: usize,
-    /// Its bytes.
     pub size: usize,
     /// Bytes that were asked for; 0 where free.
     pub requested: usize,
     /// The number of the allocation that it serves, counted from 1; None where free.
     pub allocation: Option<u64>,
-    /// The bin of its size.
     pub bin: usize,
 }
 
@@ -158,12 +143,9 @@ impl Bfc {
     }
 }
 
-/// A region at one moment.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// The sums.
     pub statistics: Statistics,
-    /// The sums of each bin.
     pub bins: [BinStatistics; BINS],
 }
 
