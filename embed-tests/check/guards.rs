@@ -140,7 +140,7 @@ fn free_sees_what_no_page_can() {
 
 #[test]
 fn faulthandlers_traceback_and_the_report_are_still_written() {
-    let line = "pyhost: write 16 bytes past the end of a block of 8033 bytes of the account obj";
+    let line = "pyhost: write 8 bytes past the end of a block of 8033 bytes of the account obj";
     // Enabled before the host's handler is in place, and after.
     for (options, name) in [
         (&["-X", "faulthandler"][..], "bytes"),
@@ -389,7 +389,9 @@ fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
         ),
     ] {
         let code = format!("{ALLOCATORS}ctypes.memset({take}(41), 1, {written})");
-        let run = Run::host().arg("--guard=min=1,every=1").args(options);
+        let run = Run::host()
+            .arg("--guard=min=1,every=1,align=16")
+            .args(options);
         let outcome = run.code(&code).run();
         assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
         let line = format!("pyhost: at the end: {line}");
@@ -500,21 +502,50 @@ fn without_marks(arguments: &[&str]) -> Run {
 
 #[test]
 fn the_hooks_with_guards_find_a_read_of_the_first_byte_past_any_size() {
-    for (allocate, account) in [("malloc", "native"), ("take", "mem")] {
-        for size in [1, 13, 16, 40, 5001] {
-            let code = format!(
-                "{ALLOCATORS}p = {allocate}({size})
+    let [all, unaligned] = ["--guard=min=1,every=1", "--guard=min=1,every=1,align=1"];
+    for (allocate, account, size, guard) in [
+        ("malloc", "native", 1, all),
+        ("malloc", "native", 16, all),
+        ("malloc", "native", 5001, unaligned),
+        ("take", "mem", 13, all),
+        ("take", "mem", 5001, all),
+        ("lambda n: realloc_mem(None, n)", "mem", 40, all),
+        ("take_object", "obj", 40, all),
+    ] {
+        let code = format!(
+            "{ALLOCATORS}realloc_mem = function('PyMem_Realloc', ctypes.c_void_p, ctypes.c_size_t)
+p = ({allocate})({size})
 ctypes.string_at(p, {size})
 ctypes.string_at(p, {size} + 1)"
-            );
-            let outcome = Run::host().arg("--debug-hooks=guard").code(&code).run();
-            assert_eq!(outcome.code(), SEGV, "{outcome:#?}");
-            let line = format!(
-                "pyhost: read 1 byte past the end of a block of {size} bytes of the account {account}"
-            );
-            assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
-        }
+        );
+        let run = Run::host().args(["--debug-hooks=guard", guard]);
+        let outcome = run.code(&code).run();
+        assert_eq!(outcome.code(), SEGV, "{outcome:#?}");
+        let line = format!(
+            "pyhost: read 1 byte past the end of a block of {size} bytes of the account {account}"
+        );
+        assert!(outcome.stderr.starts_with(&line), "{outcome:#?}");
     }
+}
+
+/// They have to end the process, as CPython's hooks do: the thread may not touch the block.
+#[test]
+fn the_hooks_with_guards_end_a_process_that_frees_without_the_gil() {
+    let code = format!(
+        "{ALLOCATORS}block = take(40); ctypes.CDLL(None).PyMem_Free(ctypes.c_void_p(block))"
+    );
+    let outcome = Run::host().arg("--debug-hooks=guard").code(&code).run();
+    assert_eq!(outcome.code(), ABORT, "{outcome:#?}");
+    let line = "pyhost: PyMem_Free(): called without the GIL";
+    assert!(outcome.stderr.starts_with(line), "{outcome:#?}");
+}
+
+/// As Rust's hash tables have it, which are read by instructions that look at the alignment.
+#[test]
+fn a_block_of_mallocs_has_the_alignment_that_c_promises() {
+    let code = format!("{ALLOCATORS}print({{malloc(size) % 16 for size in range(16, 200)}})");
+    let outcome = Run::host().arg("--debug-hooks=guard").code(&code).ok();
+    assert_eq!(outcome.stdout, "{0}\n");
 }
 
 #[test]

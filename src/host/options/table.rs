@@ -291,7 +291,7 @@ would be 0
             and less from the script's start on
   every=N   one of N of them [default: 8]; joined by a comma
   align=N   a size of no multiple of 16 that is one of N: 1, 2, 4 or
-            8, too, ends at the page [default: 16]
+            8, too, ends at the page [default: 16 for malloc, else 1]
   library=TEXT
             those that code of a library asks for, with TEXT in its
             path; min=1,every=1,align=1 unless another is given
@@ -306,8 +306,8 @@ allocators, and pads and a quarantine around every block, malloc's and
 NumPy's included. A line about a block has the C calls that allocated
 and freed it
   guard  guard pages behind the blocks of the script, too, for the
-         author of an extension: --guard=min=1,every=1,align=1 unless
-         another --guard is given" {
+         author of an extension: --guard=min=1,every=1 unless another
+         --guard is given" {
         debug_hooks: Choice<DebugHooks>, ""
     }
     "--fail", "PYHOST_FAIL", Form::Next("[ACCOUNT=]SPEC"), "\

@@ -112,7 +112,7 @@ mod tests {
             "--fail=obj=every=2,log=/a,,b;c -> obj=every=2;log=/a,,b;;c",
             "--cap=64M -> 67108864",
             "--timeline=/tmp/a,interval=10ms -> /tmp/a,interval=0.01s",
-            "--guard=all -> min=1024B,every=1,align=16",
+            "--guard=all -> min=1024B,every=1",
             "--leak-check=native,suppressions=/a,unused,suppressions=/b,status=3 -> native;status=3;suppressions=/a;suppressions=/b;unused",
             "--lines=64K,seed=7,native -> 65536,seed=7,native",
             "--lines=native -> native",

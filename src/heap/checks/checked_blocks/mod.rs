@@ -21,7 +21,7 @@ use crate::call_site::{CallSite, CallsNumber, native_stacks};
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::families::Family;
 use crate::checks::fill_bytes::{DEAD, FRESH};
-use crate::checks::out_of_bounds::{HOOK, OutOfBounds};
+use crate::checks::out_of_bounds::{HOOK, HOOKS, OutOfBounds};
 use crate::hot::allocate::{allocate_aligned, book_new};
 use crate::hot::booking::{admits, failed, release_block};
 use crate::mimalloc::ffi::{self, Page, Theap};
@@ -441,18 +441,18 @@ fn say_before_hooks(
     native_stacks::report(made.calls, 0);
 }
 
-/// Whether `pointer` leads behind the head that CPython's debug hooks have laid into a live block.
+/// The bytes that a program has asked for of a live block, if `pointer` leads behind the head that CPython's debug hooks have laid
+/// into it.
 ///
 /// # Safety
 /// As for [`look_at_pythons`].
-pub unsafe fn is_behind_hooks(pointer: *mut u8) -> bool {
+pub unsafe fn bytes_behind_hooks(pointer: *mut u8) -> Option<usize> {
     let start = pointer.wrapping_sub(HOOK);
     // SAFETY: as in `look_at_pythons`.
     unsafe {
         let record = checked_page(pointer).map(|page| Record::at(page.start_of(pointer)));
-        record
-            .and_then(Record::live_bytes)
-            .is_some_and(|(first, _)| first == start)
+        let (first, size) = record.and_then(Record::live_bytes)?;
+        (first == start).then(|| size.saturating_sub(HOOKS))
     }
 }
 

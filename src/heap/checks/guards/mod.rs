@@ -31,7 +31,7 @@ use crate::threads::thread_state::{state, thread_id};
 use crate::{checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
 use crate::{ledger::Account, sampling};
 pub(crate) use slots::Record;
-use slots::{FREED, GuardRange, LIVE, Miss, RANGE, STUCK, TAKEN};
+use slots::{FREED, GuardRange, LIVE, Miss, RANGE, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::{ops::Range, ptr::null_mut};
@@ -57,8 +57,8 @@ pyhost_os::state! {
         from_of_small: AtomicUsize = AtomicUsize::new(0),
         /// One of how many of them is guarded.
         every: AtomicU64 = AtomicU64::new(1),
-        /// The least alignment of a block; its own is as large as its size allows.
-        align: AtomicUsize = AtomicUsize::new(ALIGNMENT),
+        /// The least alignment of a block of `native`, and of others; its own is as large as its size allows.
+        aligns: [AtomicUsize; 2] = [const { AtomicUsize::new(ALIGNMENT) }; 2],
         /// Whether [`lie_over_hooks`] was called.
         lie_over_hooks: AtomicBool = AtomicBool::new(false),
         /// Whether requests of one library alone are guarded.
@@ -108,7 +108,9 @@ pub fn start(settings: GuardSettings, process: Process) -> Result<(), Errno> {
         STATE.every.store(every.max(1), Relaxed);
         (STATE.of_library).store(settings.library().is_some(), Relaxed);
         let min = min as usize;
-        STATE.align.store(align as usize, Relaxed);
+        for (place, default) in STATE.aligns.iter().zip([ALIGNMENT as u64, 1]) {
+            place.store(align.unwrap_or(default) as usize, Relaxed);
+        }
         if process.serves_small && min < SMALL_SIZE_MAX {
             STATE.from_of_small.store(min, Relaxed);
         }
@@ -230,21 +232,20 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
 
 /// The alignment of a block that a program asks for without naming one.
 fn own_alignment(account: Account, size: usize) -> usize {
-    // Python counts on the alignment of an object's words, and so do Rust's debug builds.
-    let of_object = if account == Account::Obj {
-        size_of::<usize>()
-    } else {
-        1
+    let least = STATE.aligns[usize::from(account != Account::Native)].load(Relaxed);
+    let least = match account {
+        // Python counts on the alignment of an object's words, and so do Rust's debug builds.
+        Account::Obj => least.max(size_of::<usize>()),
+        // Nothing that is larger than a block is in it.
+        _ => least.min(1 << size.max(1).ilog2()),
     };
-    let least = STATE.align.load(Relaxed).max(of_object);
     let of_size = 1 << size.max(1).trailing_zeros().min(ALIGNMENT.trailing_zeros());
     least.max(of_size)
 }
 
 /// Closes the memory of a block that is not live any more.
 fn put_away(range: &GuardRange, record: &Record, slot_end: usize) {
-    let closed = range.close(slot_end, record.charged());
-    let state = if closed { FREED } else { STUCK };
+    let state = range.close(slot_end, record.charged());
     record.state.store(state, Release);
 }
 

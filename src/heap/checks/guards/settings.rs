@@ -11,14 +11,19 @@ pub enum GuardSettings {
     #[display("off")]
     Off,
     /// Of the requests of `min` bytes and more one of `every`.
-    #[display("min={min}B,every={every},align={align}{}", library.map_or(String::new(), |it| format!(",library={it}")))]
+    #[display(
+        "min={min}B,every={every}{}{}",
+        align.map_or(String::new(), |it| format!(",align={it}")),
+        library.map_or(String::new(), |it| format!(",library={it}"))
+    )]
     Sample {
         /// The least size in bytes.
         min: u64,
         /// One of so many.
         every: u64,
-        /// The least alignment of a block; a larger one that its size is a multiple of, up to 16, is kept.
-        align: u64,
+        /// The least alignment of a block; a larger one that its size is a multiple of, up to 16, is kept. `None`: 16 for those of
+        /// malloc, which C promises, and 1 for others.
+        align: Option<u64>,
         /// Only requests of the library with this text in its path are guarded; `None`: those of all code. It is never freed.
         library: Option<&'static str>,
     },
@@ -26,19 +31,19 @@ pub enum GuardSettings {
 
 /// The meaning of `all`: smaller blocks would take all of the room.
 const ALL: &str = "min=1K,every=1";
-/// The alignment of malloc's blocks, if none is given.
-const DEFAULT_ALIGN: u64 = 16;
+/// The largest alignment that one may ask for: that of malloc's blocks.
+const MOST_ALIGN: u64 = 16;
 /// The least size if none is given.
 const DEFAULT_MIN: u64 = 4096;
 /// One of how many if that is not given.
 const DEFAULT_EVERY: u64 = 8;
 
 impl GuardSettings {
-    /// Every block, up to its last byte.
+    /// Every block.
     pub const FULL: GuardSettings = GuardSettings::Sample {
         min: 1,
         every: 1,
-        align: 1,
+        align: None,
         library: None,
     };
 
@@ -82,8 +87,9 @@ impl FromStr for GuardSettings {
         let is_all = library.is_some();
         let min = min.unwrap_or(if is_all { 1 } else { DEFAULT_MIN });
         let every = every.unwrap_or(if is_all { 1 } else { DEFAULT_EVERY });
-        let align: u64 = align.unwrap_or(if is_all { 1 } else { DEFAULT_ALIGN });
-        if min == 0 || every == 0 || !align.is_power_of_two() || align > DEFAULT_ALIGN {
+        let align = align.or(is_all.then_some(1));
+        let is_bad = |align: u64| !align.is_power_of_two() || align > MOST_ALIGN;
+        if min == 0 || every == 0 || align.is_some_and(is_bad) {
             return Err(expected);
         }
         Ok(GuardSettings::Sample {
@@ -111,13 +117,13 @@ mod tests {
             Ok(GuardSettings::Sample {
                 min,
                 every,
-                align: 16,
+                align: None,
                 library: None,
             })
         };
         assert_eq!("all".parse(), sample(1024, 1));
         assert_eq!("min=64K".parse(), sample(65536, DEFAULT_EVERY));
-        assert_eq!("min=1,every=1,align=1".parse(), Ok(GuardSettings::FULL));
+        assert_eq!("min=1,every=1".parse(), Ok(GuardSettings::FULL));
     }
 
     #[test]

@@ -34,6 +34,8 @@ const CLASSES: usize = if IS_64_BIT { 19 } else { 13 };
 const SLOTS: usize = 32768;
 /// Slots of up to 2^8 pages are closed by marks in the page tables, if the system has them. Larger ones would take too many.
 const MARKED_CLASSES: usize = 9;
+/// Slots that are looked at for a free one: if all of a class are taken, a request does not walk over them.
+const MOST_TRIES: usize = 64;
 /// Bytes of a class, at most; what exceeds the pages of one slot alone.
 const CLASS_BYTES: usize = (if IS_64_BIT { 1024 } else { 4 }) << 22;
 
@@ -280,7 +282,6 @@ impl GuardRange {
             let end = self.end_of(class, index);
             let is_open = self.open(class, end, mapped, is_new);
             if !is_open {
-                // A new slot stays without marks if it was closed already.
                 record
                     .state
                     .store(if is_new { NEW } else { FREED }, Release);
@@ -313,14 +314,17 @@ impl GuardRange {
             return self.memory.open(block);
         }
         let whole = self.in_front_of(end + self.page, class.stride);
-        let is_ready =
-            !is_new || self.memory.open(whole.clone()) && self.memory.close_by_marks(whole);
-        is_ready && self.memory.open_marked(block)
+        if is_new && !(self.memory.open(whole.clone()) && self.memory.close_by_marks(whole.clone()))
+        {
+            self.memory.close(whole);
+            return false;
+        }
+        self.memory.open_marked(block)
     }
 
-    /// Takes the next slot of a class that is free; whether it is used for the first time.
+    /// Takes the next slot of a class that is free, if one of the next few is; whether it is used for the first time.
     fn find(&self, class: &Class) -> Option<(&'static Record, usize, bool)> {
-        for _ in 0..class.slots {
+        for _ in 0..class.slots.min(MOST_TRIES) {
             let index = class.cursor.fetch_add(1, Relaxed) % class.slots;
             let record = self.record(class, index);
             let state = record.state.load(Relaxed);
@@ -332,18 +336,23 @@ impl GuardRange {
         None
     }
 
-    /// Closes the pages of a block that ends at `end`, and gives their memory back. False if the system does not.
-    pub fn close(&self, end: usize, mapped: usize) -> bool {
+    /// Closes the pages of a block that ends at `end`, and gives their memory back. The state of the record from here on.
+    pub fn close(&self, end: usize, mapped: usize) -> u32 {
         self.live.fetch_sub(1, Relaxed);
         let block = self.in_front_of(end, mapped);
         let Some(class) = self.class_at(end) else {
-            return false;
+            return STUCK;
         };
         let (limit, amount) = self.room_of(class, mapped);
         limit.give_back(amount);
-        match class.is_marked {
-            true => self.memory.close_by_marks(block),
-            false => self.memory.close(block),
+        if class.is_marked && self.memory.close_by_marks(block.clone()) {
+            return FREED;
+        }
+        // Pages that someone has locked take no marks.
+        match self.memory.close(block) {
+            false => STUCK,
+            true if class.is_marked => NEW,
+            true => FREED,
         }
     }
 

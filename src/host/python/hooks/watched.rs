@@ -21,9 +21,9 @@ static TABLES: [KeptTable<[PyMemAllocatorEx; 2]>; 3] = [const { KeptTable::new()
 fn next_for<const A: usize>(pointer: Pointer) -> Option<&'static PyMemAllocatorEx> {
     let table = next::<A>()?;
     // SAFETY: what a program passes to `free`.
-    match unsafe { checked_blocks::is_behind_hooks(pointer.cast()) } {
-        true => TABLES[A].get().map(|[hooks, _]| hooks),
-        false => Some(table),
+    match unsafe { checked_blocks::bytes_behind_hooks(pointer.cast()) } {
+        Some(_) => TABLES[A].get().map(|[hooks, _]| hooks),
+        None => Some(table),
     }
 }
 
@@ -62,28 +62,45 @@ extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -
 }
 
 extern "C" fn realloc<const A: usize>(ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
-    let hooks_table = looked::<A>(pointer, true);
-    let Some(before) = guards::size(pointer.cast()) else {
-        let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
-        return hooks_table.and_then(function).unwrap_or(null_mut());
+    if pointer.is_null() {
+        return malloc::<A>(ctx, size);
+    }
+    let Some(table) = looked::<A>(pointer, true) else {
+        return null_mut();
     };
-    let moved = malloc::<A>(ctx, size);
+    // A block that was not guarded moves as soon as one is to be.
+    // SAFETY: what a program passes to `realloc`.
+    let unguarded = || unsafe { checked_blocks::bytes_behind_hooks(pointer.cast()) };
+    let (before, moved) = match guards::size(pointer.cast()) {
+        Some(before) => (before, Some(malloc::<A>(ctx, size))),
+        None => match unguarded().filter(|_| has_gil::<A>()) {
+            Some(before) => (before, guarded::<A>(size, Some(FRESH))),
+            None => (0, None),
+        },
+    };
+    let Some(moved) = moved else {
+        let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
+        return function(table).unwrap_or(null_mut());
+    };
     if !moved.is_null() {
+        let (from, to) = (pointer.cast::<u8>(), moved.cast());
         // SAFETY: both blocks live, and are at least that long.
-        unsafe {
-            std::ptr::copy_nonoverlapping::<u8>(pointer.cast(), moved.cast(), before.min(size))
-        };
-        guards::free_by(pointer.cast(), Account::ALL[A], name::<A>(true));
+        unsafe { std::ptr::copy_nonoverlapping(from, to, before.min(size)) };
+        give_back::<A>(table, pointer, true);
     }
     moved
 }
 
 extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
-    let Some(table) = looked::<A>(pointer, false) else {
-        return;
-    };
-    if guards::owns(pointer.cast()) {
-        guards::free_by(pointer.cast(), Account::ALL[A], name::<A>(false));
+    if let Some(table) = looked::<A>(pointer, false) {
+        give_back::<A>(table, pointer, false);
+    }
+}
+
+/// Frees a block that was looked at. Without the GIL CPython's hooks get it, and end the process before they look at it.
+fn give_back<const A: usize>(table: &PyMemAllocatorEx, pointer: Pointer, is_realloc: bool) {
+    if guards::owns(pointer.cast()) && has_gil::<A>() {
+        guards::free_by(pointer.cast(), Account::ALL[A], name::<A>(is_realloc));
     } else if let Some(function) = table.free {
         function(table.ctx, pointer);
     }
@@ -112,8 +129,7 @@ fn guarded<const A: usize>(size: usize, fill: Option<u8>) -> Option<Pointer> {
 
 /// Whether the thread has a right to the domain. If not it names the calls; CPython's hooks are about to end the process.
 fn holds_gil<const A: usize>(function: &str) -> bool {
-    // SAFETY: any thread may ask.
-    let holds = A == RAW || unsafe { ffi::PyGILState_Check() } != 0;
+    let holds = has_gil::<A>();
     if !holds {
         let domain = if A == MEM { "PyMem" } else { "PyObject" };
         notice(format_args!(
@@ -122,6 +138,11 @@ fn holds_gil<const A: usize>(function: &str) -> bool {
         native_stacks::report(0, 0);
     }
     holds
+}
+
+fn has_gil<const A: usize>() -> bool {
+    // SAFETY: any thread may ask.
+    A == RAW || unsafe { ffi::PyGILState_Check() } != 0
 }
 
 /// The table to call for a block that was made before, which is looked at first if the table is that of the hooks.
