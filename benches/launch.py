@@ -53,6 +53,11 @@ def json_of(command, env):
 
 def times_of(command, env):
     """Runs a command and returns its seconds: elapsed, and of the processor (its own and the kernel's for it)."""
+    return usage_of(command, env)[:2]
+
+
+def usage_of(command, env):
+    """Runs a command and returns its seconds, as `times_of`, and the peak of its resident KiB."""
     began = time.perf_counter()
     process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, close_fds=False)
@@ -61,7 +66,7 @@ def times_of(command, env):
     process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     if process.returncode != 0:
         raise Failed(f"{command_line(command)}: exit status {process.returncode}")
-    return elapsed, usage.ru_utime + usage.ru_stime
+    return elapsed, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
 
 
 def last_line(output):

@@ -2,7 +2,7 @@
 
 import pairs
 import targets
-from sections import SECTIONS, arrays, programs, startup, suite
+from sections import SECTIONS, arrays, checkers, programs, startup, suite
 
 SCHEMA = "pyhost-benches/1"
 BEGIN = "<!-- benches/run.py writes from here -->"
@@ -74,7 +74,9 @@ def of_section(name, rows):
     shown = [row for row in rows if not row["metric"].endswith(LEFT_TO_JSON)]
     if not shown:
         return ["Not measured."]
-    if name in ("peers", "checkers", "growth"):
+    if name == "checkers":
+        return ["Ratios to stock; the interval is that of the time.", table(*of_checkers(shown))]
+    if name in ("peers", "growth"):
         kept = [row for row in shown if not row["metric"].endswith(programs.AFTER)]
         return ["Ratios to stock; their intervals, and sizes at once after a free, are in the JSON.", table(*ratios_alone(kept))]
     if name == "programs":
@@ -109,6 +111,21 @@ def of_programs(rows):
     lines = [(*row_cells(row, rows[0]["contender"]), *(ratios.get((row["metric"] + size, row["contender"]), "") for size in sizes))
              for row in rows if not row["metric"].endswith(tuple(sizes))]
     return ("", "stock", "time", "interval", *(size.removeprefix(", ") for size in sizes)), lines
+
+
+def of_checkers(rows):
+    """Returns head and rows of a table with a row a configuration: of each load its time, the interval, and its peak."""
+    loads = [load for load in checkers.LOADS if any(row["metric"] == load for row in rows)]
+    found = {(row["contender"], row["metric"]): row for row in rows}
+    of_stock = {row["metric"]: quantity(row["baseline_value"], row["unit"]) for row in rows}
+    lines = [("stock", *(cell for load in loads for cell in (of_stock[load], "", of_stock[load + checkers.PEAK])))]
+    for contender in dict.fromkeys(row["contender"] for row in rows):
+        cells = [contender if "pyhost" not in contender else f"`{contender}`"]
+        for load in loads:
+            time, peak = found.get((contender, load)), found.get((contender, load + checkers.PEAK))
+            cells += [f"{time['ratio']:.2f}", interval(time), f"{peak['ratio']:.2f}"] if time else ["", "", ""]
+        lines.append(tuple(cells))
+    return ("", *(head for load in loads for head in (load, "interval", "peak resident"))), lines
 
 
 def ratios_alone(rows):

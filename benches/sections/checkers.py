@@ -1,7 +1,7 @@
 """Measures what it costs to find bugs of extensions: the host's options and other tools, on JSON and on arrays.
 
-Processor time of whole processes, since part of the work is done at their end. The extensions are as they are installed,
-so ASan checks the heap alone.
+Processor time of whole processes, since part of the work is done at their end, and the peak of what is resident. The
+extensions are as they are installed, so ASan checks the heap alone.
 """
 
 import dataclasses
@@ -9,43 +9,50 @@ import shutil
 
 from bench import WORK
 from contenders import Contender
-from launch import Failed, output_of, times_of
+from launch import Failed, output_of, usage_of
 from pairs import Samples
 
 from .peers import MEMRAY
 
 TITLE = "Finding bugs"
-HOSTS = {
-    "--debug-hooks": ("--debug-hooks",),
-    "--guard=all": ("--guard=all",),
-    "--guard=min=1,every=1": ("--guard=min=1,every=1",),
-    "--leak-check=native": ("--leak-check=native,status=0",),
-    "the first, second and fourth": ("--debug-hooks", "--guard=all", "--leak-check=native,status=0"),
-}
+PEAK = ", peak resident"
+# The loads of work/checked.py, each with text of the path of the extension whose blocks `--guard=library=EXTENSION` guards.
+LOADS = {"JSON": "/_json.", "NumPy": "/_multiarray_umath."}
+EXTENSION = "EXTENSION"
+# A configuration of the host each.
+HOSTS = (
+    (),
+    ("--debug-hooks",),
+    ("--guard=min=1,every=1",),
+    ("--debug-hooks", "--guard=min=1,every=1"),
+    ("--guard=library=" + EXTENSION,),
+    ("--guard=all",),
+    ("--leak-check=native",),
+    ("--debug-hooks", "--guard=all", "--leak-check=native"),
+)
 
 
 def measure(bench):
     samples = Samples()
-    contenders = [bench.stock, *hosts(bench), *others(bench)]
     rounds = bench.pick(2, 7)
-    for name, times in (("JSON", bench.pick(4, 20)), ("NumPy", bench.pick(2, 20))):
-        if name == "NumPy" and not bench.numpy():
+    for load, times in (("JSON", bench.pick(4, 20)), ("NumPy", bench.pick(2, 20))):
+        if load == "NumPy" and not bench.numpy():
             continue
-        paths = (bench.numpy(),) if name == "NumPy" else ()
-        bench.alternate(samples, name, rounds, lambda one: time(one, name, times, paths), contenders)
+        paths = (bench.numpy(),) if load == "NumPy" else ()
+        contenders = [bench.stock, *hosts(bench, load), *others(bench)]
+        bench.alternate(samples, load, rounds, lambda one: measure_one(one, load, times, paths), contenders)
     return samples
 
 
-def time(contender, name, times, paths):
-    _, processor = times_of(contender.command(WORK / "checked.py", name, times), contender.environment(*paths))
-    return {name: (processor * 1e3, "ms")}
+def measure_one(contender, load, times, paths):
+    _, processor, peak = usage_of(contender.command(WORK / "checked.py", load, times), contender.environment(*paths))
+    return {load: (processor * 1e3, "ms"), load + PEAK: (peak / 1024, "MiB")}
 
 
-def hosts(bench):
+def hosts(bench, load):
     host = bench.hosts[0]
-    plain = dataclasses.replace(host, name="pyhost")
-    return [plain, *(dataclasses.replace(host, name=name, options=(*options, *host.options))
-                     for name, options in HOSTS.items())]
+    return [dataclasses.replace(host, name=" ".join(["pyhost", *options]), options=(
+        *(option.replace(EXTENSION, LOADS[load]) for option in options), *host.options)) for options in HOSTS]
 
 
 def others(bench):

@@ -36,7 +36,7 @@ inline void nothing_wrong() {
         throw std::runtime_error(std::string(100, 'x'));
     } catch (const std::exception &) {
     }
-    if (new (std::nothrow) char[(size_t)1 << 60])
+    if (kept(new (std::nothrow) char[(size_t)1 << 60]))
         throw std::logic_error("so much memory");
     try {
         kept(new char[(size_t)1 << 60]);

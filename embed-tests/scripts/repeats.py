@@ -117,6 +117,14 @@ def bounded():
                 assert 0 <= most < 1 << 20 and f"bounded: {account} grew by" in str(found), str(found)
         emptied.clear()
     assert "obj" in pyhost.leaks(emptied_in_batches).bounded
+
+    filling = collections.deque(maxlen=180)
+
+    def slow():
+        time.sleep(0.012)
+        filling.append(bytes(next(numbers) % 100 + 200))
+
+    assert not pyhost.leaks(slow), "a slow function has fewer calls in the same time"
     assert not pyhost.leaks(lambda: None).bounded
 
 
@@ -296,7 +304,13 @@ def arguments():
 
 
 def odd_types():
-    """Types without a hash, and without a module."""
+    """Types without a hash, and without a module; what says that it is a module, as libraries of cffi do."""
+    class Library:
+        __class__ = type(sys)
+
+    sys.modules["library"] = Library()
+    assert isinstance(sys.modules["library"], type(sys)) and not pyhost.leaks(lambda: None)
+    del sys.modules["library"]
     class Meta(type):
         __eq__ = lambda self, other: self is other  # noqa: E731
 

@@ -316,7 +316,7 @@ def _roots():
     """Texts of the objects that running frames hold, and of namespaces that are never freed, by id."""
     namespaces = {}
     for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType):
+        if issubclass(type(module), types.ModuleType):
             namespaces.setdefault(id(types.ModuleType.__getattribute__(module, "__dict__")), name)
     roots = {}
     names = {thread.ident: thread.name for thread in list(threading.enumerate())} if len(sys._current_frames()) > 1 else {}
@@ -356,7 +356,7 @@ def _root_of(node, roots, namespaces):
         return namespaces[id(node)], True
     if id(node) in roots:
         return roots[id(node)], False
-    if isinstance(node, types.ModuleType):
+    if issubclass(type(node), types.ModuleType):
         return f"module {types.ModuleType.__getattribute__(node, '__dict__').get('__name__')}", False
     return None
 

@@ -17,8 +17,8 @@ _clear_caches = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_
 # pymalloc's arenas hold blocks of obj: their bytes would count twice.
 _BESIDE = "arena"
 _MOST_ROWS = 10
-# If something grows, so many more calls are made, in so many seconds, for so many bytes: a cache that is emptied in batches is no leak.
-_CALLS, _SECONDS, _BYTES = 1024, 2.0, 64 << 20
+# If something grows, so many more calls are made, in so many seconds (fewer calls may take longer), for so many bytes: a cache is no leak.
+_CALLS, _SECONDS, _FEW_CALLS, _MOST_SECONDS, _BYTES = 1024, 2.0, 256, 20.0, 64 << 20
 # Objects whose references grow, and types, whose holders are searched for: each search looks at the whole heap.
 _MOST_SUSPECTS, _MOST_HELD = 20, 3
 # A free-threaded Python counts references of a type in each thread.
@@ -97,11 +97,10 @@ def leaks(function, *, repeat=16, warmup=4):
     """Call a function again and again, and return what grows with every call, as a Leaks.
 
     The function is called warmup times first, so that caches are full, then repeat times for the figures. If something
-    grows, it is called on, by repeat calls each: for 1,024 calls, 2 seconds, or 64 MiB of growth. A leak grows over all of
+    grows, it is called on: for 1,024 calls, 2 seconds (20 until 256 calls), or 64 MiB of growth. A leak grows over all of
     them; what is given back meanwhile, or grows no further, is bounded, such as a cache. Garbage is collected after each
     of the first calls. Something grows if it does so in three calls of four at least; of each account the middle growth counts.
-    Allocations of other threads count, too. Only one measurement runs at a time: a second one raises RuntimeError.
-    An exception of the function ends it.
+    Allocations of other threads count, too. One measurement runs at a time: a second raises RuntimeError. An exception ends it.
     """
     if not callable(function):
         raise TypeError(f"leaks: expected a function, not {type(function).__name__}")
@@ -165,10 +164,11 @@ def _confirm(name, function, repeat, grown, classes, suspects):
     before, _ = _counts()
     known = [_unknown_references(one) for one in suspects]
     has_begun = _repeats_lines()
-    end, size, calls = time.monotonic() + _SECONDS, sum(size for size, _ in grown.values()), 0
+    begun, size, calls = time.monotonic(), sum(size for size, _ in grown.values()), 0
     with track() as tracked:
         _take(function, 0)
-        while calls == 0 or calls + repeat <= _CALLS and time.monotonic() < end and size * calls < _BYTES:
+        while calls == 0 or (calls + repeat <= _CALLS and size * calls < _BYTES and
+                             time.monotonic() - begun < (_SECONDS if calls >= _FEW_CALLS else _MOST_SECONDS)):
             _take(function, repeat)
             calls += repeat
     more = [_unknown_references(one) - count for one, count in zip(suspects, known)]
@@ -245,7 +245,7 @@ def _lasting(function):
         codes.extend(one for one in constants if isinstance(one, _Code))
     yield from (None, True, False, Ellipsis, NotImplemented, (), "", b"", frozenset())
     for module in list(sys.modules.values()):
-        if isinstance(module, _Module):
+        if issubclass(type(module), _Module):  # cffi's libraries say that they are modules
             yield from list(_Module.__getattribute__(module, "__dict__").values())
     yield from gc.get_objects()
 
@@ -305,7 +305,7 @@ def _shown(one):
     """An object as text; no code of the script is run."""
     if isinstance(one, type):
         return f"the type {_name(one)}"
-    if isinstance(one, _Module):
+    if issubclass(type(one), _Module):
         return f"the module {_Module.__getattribute__(one, '__dict__').get('__name__')}"
     return repr(one)[:60] if one is None or type(one) in (bool, str, bytes) else f"an object of the type {_name(type(one))}"
 
