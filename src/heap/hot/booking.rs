@@ -211,16 +211,19 @@ fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
 }
 
 /// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
+#[inline]
 pub fn may_book<const A: usize>(size: usize) -> bool {
     let account = Account::ALL[A];
-    if LEDGER.is_capped() {
-        let slot = state().slot();
-        let _inside = gate::enter(slot, thread_id());
-        if !fits_caps(slot, account, size) {
-            return false;
-        }
-    }
-    !is_beyond(account, size)
+    let is_free = !LEDGER.is_capped() || fits_caps_inside(account, size);
+    is_free && !is_beyond(account, size)
+}
+
+#[cold]
+#[inline(never)]
+fn fits_caps_inside(account: Account, size: usize) -> bool {
+    let slot = state().slot();
+    let _inside = gate::enter(slot, thread_id());
+    fits_caps(slot, account, size)
 }
 
 /// Books a block that another allocator has resized, and whose old form is gone: whatever the
