@@ -53,26 +53,38 @@ fn place(block: usize) -> (usize, usize) {
     (segment, (block - segment) / SLICE)
 }
 
-/// The usable bytes of a block.
+/// `MI_HUGE_BLOCK_SIZE`, which stands for all that a u32 does not hold.
+const HUGE: usize = 1 << 31;
+
+/// The page of a block, and the size that it has for its blocks: for more than 2 GiB perhaps that alone.
 ///
 /// # Safety
 /// A live block of CPython's mimalloc, which has this layout.
 #[inline(always)]
-pub unsafe fn size_of_block<L: Layout>(block: usize) -> usize {
+pub unsafe fn page_and_size<L: Layout>(block: usize) -> (usize, usize) {
     let (segment, slice) = place(block);
     let description = segment + L::FIRST + slice * L::BYTES;
     // SAFETY: the descriptions lie at the segment's start, and do not change while a page has live blocks.
     unsafe {
         let page = description - *((description + OFFSET) as *const u32) as usize;
-        if L::IS_WORD {
-            return *((page + L::SIZE) as *const usize);
+        match L::IS_WORD {
+            true => (page, *((page + L::SIZE) as *const usize)),
+            false => (page, *((page + L::SIZE) as *const u32) as usize),
         }
-        let size = *((page + L::SIZE) as *const u32) as usize;
-        // `MI_HUGE_BLOCK_SIZE` stands for all that a u32 does not hold. The first word is the number of the page's slices.
-        match size < 1 << 31 {
-            true => size,
-            false => *(page as *const u32) as usize * SLICE,
-        }
+    }
+}
+
+/// The usable bytes of a block.
+///
+/// # Safety
+/// As for [`page_and_size`].
+pub unsafe fn size_of_block<L: Layout>(block: usize) -> usize {
+    // SAFETY: the caller's duty.
+    let (page, size) = unsafe { page_and_size::<L>(block) };
+    match L::IS_WORD || size < HUGE {
+        true => size,
+        // SAFETY: as in `page_and_size`. The first word is the number of the page's slices.
+        false => unsafe { *(page as *const u32) as usize * SLICE },
     }
 }
 

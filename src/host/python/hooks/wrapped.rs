@@ -26,7 +26,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `SMALL_REQUEST_THRESHOLD` of `obmalloc.c`.
-#[cfg(not(Py_GIL_DISABLED))]
 const SMALL_REQUEST: usize = 512;
 
 pyhost_os::state! {
@@ -56,7 +55,9 @@ fn original<const A: usize>() -> &'static PyMemAllocatorEx {
 macro_rules! original {
     ($table:expr, $function:ident($($argument:expr),*)) => {{
         let table = $table;
-        (table.$function.expect("CPython fills its tables"))(table.ctx, $($argument),*)
+        // SAFETY: CPython fills its tables.
+        let function = unsafe { table.$function.unwrap_unchecked() };
+        function(table.ctx, $($argument),*)
     }};
 }
 
@@ -68,6 +69,16 @@ trait Sizes {
     /// # Safety
     /// A live block.
     unsafe fn usable(pointer: Pointer) -> usize;
+
+    /// As [`Sizes::usable`], but of a block of more than 2 GiB perhaps that alone: no thread books so much at once.
+    ///
+    /// # Safety
+    /// A live block.
+    #[inline(always)]
+    unsafe fn usable_at_once(pointer: Pointer) -> usize {
+        // SAFETY: the caller's duty.
+        unsafe { Self::usable(pointer) }
+    }
 }
 
 struct OfLibc;
@@ -100,31 +111,48 @@ unsafe fn free_own<const A: usize>(pointer: Pointer) -> bool {
 mod plain {
     use super::*;
 
-    pub extern "C" fn malloc<const A: usize, S: Sizes>(_ctx: Pointer, size: usize) -> Pointer {
-        if !heap::may_book::<A>(size) {
-            return null_mut();
+    /// The table beneath, whose address is the context: not looked up.
+    #[inline(always)]
+    fn beneath(ctx: Pointer) -> &'static PyMemAllocatorEx {
+        // SAFETY: `plain_table` has put it there, and it is kept for good.
+        unsafe { &*ctx.cast() }
+    }
+
+    /// What is small is decided on when it is booked, as on the heap's own path.
+    pub extern "C" fn malloc<const A: usize, S: Sizes>(ctx: Pointer, size: usize) -> Pointer {
+        match size <= SMALL_REQUEST {
+            true => booked::<A, S>(beneath(ctx), original!(beneath(ctx), malloc(size))),
+            false => large::<A, S>(ctx, size),
         }
-        booked::<A, S>(original::<A>(), original!(original::<A>(), malloc(size)))
+    }
+
+    /// [`malloc`] of what is not small: a jump, as [`free_slowly`].
+    #[inline(never)]
+    fn large<const A: usize, S: Sizes>(ctx: Pointer, size: usize) -> Pointer {
+        match heap::may_book::<A>(size) {
+            true => booked::<A, S>(beneath(ctx), original!(beneath(ctx), malloc(size))),
+            false => null_mut(),
+        }
     }
 
     pub extern "C" fn calloc<const A: usize, S: Sizes>(
-        _ctx: Pointer,
+        ctx: Pointer,
         count: usize,
         size: usize,
     ) -> Pointer {
         if !heap::may_book::<A>(count.saturating_mul(size)) {
             return null_mut();
         }
-        let table = original::<A>();
+        let table = beneath(ctx);
         booked::<A, S>(table, original!(table, calloc(count, size)))
     }
 
     pub extern "C" fn realloc<const A: usize, S: Sizes>(
-        _ctx: Pointer,
+        ctx: Pointer,
         pointer: Pointer,
         size: usize,
     ) -> Pointer {
-        resized::<A, S>(original::<A>(), pointer, size)
+        resized::<A, S>(beneath(ctx), pointer, size)
     }
 
     /// Resizes a block of `table` that is booked to account `A`.
@@ -165,25 +193,50 @@ mod plain {
         moved
     }
 
-    pub extern "C" fn free<const A: usize, S: Sizes>(_ctx: Pointer, pointer: Pointer) {
+    pub extern "C" fn free<const A: usize, S: Sizes>(ctx: Pointer, pointer: Pointer) {
         // SAFETY: CPython passes a live block, or null.
         if S::HAS_OWN && unsafe { free_own::<A>(pointer) } {
             return;
         }
+        // SAFETY: as above.
+        if pointer.is_null() || !heap::release_at_once::<A>(unsafe { S::usable_at_once(pointer) }) {
+            return free_slowly::<A, S>(ctx, pointer);
+        }
+        original!(beneath(ctx), free(pointer));
+    }
+
+    /// [`free`], of any pointer. A jump, for which the caller keeps no registers.
+    #[cold]
+    #[inline(never)]
+    fn free_slowly<const A: usize, S: Sizes>(ctx: Pointer, pointer: Pointer) {
         if !pointer.is_null() {
             // SAFETY: CPython passes a live block.
             heap::release::<A>(pointer.cast(), unsafe { S::usable(pointer) });
         }
-        original!(original::<A>(), free(pointer));
+        original!(beneath(ctx), free(pointer));
     }
 
     /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
+    #[inline(always)]
     pub fn booked<const A: usize, S: Sizes>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
+        // SAFETY: a block that was just made.
+        match !block.is_null() && heap::book_at_once::<A>(unsafe { S::usable_at_once(block) }) {
+            true => block,
+            false => booked_slowly::<A, S>(table, block),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn booked_slowly<const A: usize, S: Sizes>(
+        table: &PyMemAllocatorEx,
+        block: Pointer,
+    ) -> Pointer {
         if block.is_null() {
             LEDGER.count_failure(Account::ALL[A]);
             return block;
         }
-        // SAFETY: a block that was just made.
+        // SAFETY: as in `booked`.
         if !heap::book::<A>(block.cast(), unsafe { S::usable(block) }) {
             original!(table, free(block));
             return null_mut();
@@ -339,10 +392,15 @@ mod own_mimalloc {
     impl<L: Layout> Sizes for Of<L> {
         const HAS_OWN: bool = false;
 
-        #[inline(always)]
         unsafe fn usable(pointer: Pointer) -> usize {
             // SAFETY: the caller's duty; `find` has tried the layout.
             unsafe { pages::size_of_block::<L>(pointer.addr()) }
+        }
+
+        #[inline(always)]
+        unsafe fn usable_at_once(pointer: Pointer) -> usize {
+            // SAFETY: as above.
+            unsafe { pages::page_and_size::<L>(pointer.addr()).1 }
         }
     }
 
@@ -479,12 +537,14 @@ pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
 
 fn plain_table<const A: usize, S: Sizes>() -> PyMemAllocatorEx {
     use plain::{calloc, free, malloc, realloc};
-    allocator(
+    let mut table = allocator(
         malloc::<A, S>,
         calloc::<A, S>,
         realloc::<A, S>,
         free::<A, S>,
-    )
+    );
+    table.ctx = std::ptr::from_ref(original::<A>()).cast_mut().cast();
+    table
 }
 
 type Malloc = extern "C" fn(Pointer, usize) -> Pointer;
