@@ -48,7 +48,7 @@ fn counts() -> bool {
 
 /// Whether a call may concern the table.
 fn concerns(size: usize) -> bool {
-    lock::is_used() && counts() && size > 0
+    lock::is_used() && (counts() || is_any_left_out()) && size > 0
 }
 
 /// A length in whole memory pages.
@@ -78,6 +78,11 @@ pub fn leave_out(function: usize) {
             STATE.end.store(part.end, Relaxed);
         }
     });
+}
+
+/// Whether anything is left out: then it is in the table in every mode.
+fn is_any_left_out() -> bool {
+    cfg!(Py_GIL_DISABLED) && STATE.end.load(Relaxed) > 0
 }
 
 /// Whether what is mapped by a call is left out.
@@ -194,7 +199,7 @@ unsafe extern "C" fn pyhost_mmap(
     if replaces {
         peak_watch::before_release(size);
     }
-    if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
+    if !(counts() || is_left_out(caller)) || size == 0 || !(is_ours || replaces && concerns(size)) {
         return map();
     }
     let writable = is_ours && access & libc::PROT_WRITE != 0 && !is_left_out(caller);
