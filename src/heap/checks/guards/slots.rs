@@ -173,7 +173,8 @@ impl GuardRange {
     fn reserve_part(page: usize, marked_memory: Option<usize>, halvings: u32) -> Option<Self> {
         let is_marked = |class: usize| class < MARKED_CLASSES && marked_memory.is_some();
         let count = |class: usize| {
-            let most = if is_marked(class) { 8 * SLOTS } else { SLOTS };
+            let memory = marked_memory.filter(|_| is_marked(class));
+            let most = memory.map_or(SLOTS, |memory| (8 * SLOTS).min(memory / (page << class)));
             let slots = most.min(CLASS_BYTES / (page << class));
             (slots >> halvings).max(1)
         };
