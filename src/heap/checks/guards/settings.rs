@@ -61,7 +61,7 @@ impl FromStr for GuardSettings {
 
     fn from_str(text: &str) -> Result<Self, Expected> {
         let expected = Expected(
-            "all, off, or min=SIZE, every=N, align=N and library=TEXT joined by commas, with a SIZE of 1 or more, and 1, 2, 4, 8 or 16 for align",
+            "all, off, or min=SIZE, every=N, align=1 (2, 4, 8, 16) and library=TEXT joined by commas, with a SIZE of 1 or more",
         );
         if text == "off" {
             return Ok(GuardSettings::Off);
