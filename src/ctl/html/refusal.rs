@@ -1,8 +1,10 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
-use super::figures::{Titles, bytes, count, facts, maybe_bytes, place, scroll, swatch, table};
+use super::figures::{
+    Titles, bytes, count, facts, list, maybe_bytes, place, scroll, swatch, table,
+};
 use super::{chart::account_class, text};
-use crate::model::{BigBlock, Caps, Dossier, HeldClass, Total};
+use crate::model::{Caps, Dossier, HeldClass, Total};
 use maud::{Markup, html};
 
 fn how(name: &str) -> &str {
@@ -24,20 +26,6 @@ fn scopes(caps: &Caps) -> Markup {
     };
     let titles: Titles = [&["over"], &["cap", "reserve from"], &[]];
     table("Table of caps", titles, caps.heights().map(row))
-}
-
-/// The table of the largest blocks of a moment.
-pub fn blocks(label: &str, blocks: &[BigBlock]) -> Markup {
-    let row = |block: &BigBlock| {
-        html! {
-            th scope="row" { (swatch(account_class(&block.account))) (text::clean(&block.account)) }
-            td.number { (bytes(block.size_bytes)) }
-            td.number { @if let Some(age) = block.age_seconds { (text::seconds(age)) } }
-            td { (place(block.file.as_deref(), block.line)) }
-        }
-    };
-    let titles: Titles = [&["account"], &["size", "age"], &["made at"]];
-    table(label, titles, blocks.iter().map(row))
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
@@ -93,7 +81,7 @@ fn dossier(dossier: &Dossier) -> Markup {
             @if dossier.big_blocks > 0 || !dossier.largest.is_empty() {
                 h4 { "Big blocks" }
                 p.note { (count(dossier.big_blocks)) " of 1 MiB and more, " (bytes(dossier.big_bytes)) " together; the largest:" }
-                (blocks("Table of the largest blocks", &dossier.largest))
+                (list("Table of the largest blocks", &dossier.largest))
             }
         }
     }
