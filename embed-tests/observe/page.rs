@@ -233,7 +233,7 @@ fn a_full_report_with_its_timeline_is_shown_as_it_is() {
         "Table of the balance sheet",
         "Traceback, innermost first",
         "Table of lost blocks",
-        "Table of forced failures",
+        "Table of rules",
     ] {
         assert!(at(stop).is_some(), "{stop}: {tour:?}");
     }

@@ -116,7 +116,7 @@ parts! {
         pub debug_hooks: Option<bool>,
         pub numpy: Option<Ordered<Value>>,
         pub region: Option<Ordered<Value>>,
-        pub faults: Option<Faults>,
+        pub faults: Option<Ordered<Value>>,
         pub guards: Option<Ordered<Value>>,
         pub leaks: Option<Leaks>,
         pub accounts: Ordered<Account>,
@@ -227,7 +227,7 @@ parts! {
         pub size_classes: Vec<HeldClass>,
         pub big_blocks: i64,
         pub big_bytes: i64,
-        pub largest: Vec<BigBlock>,
+        pub largest: Vec<Value>,
     }
 
     /// The block of code whose limit it was.
@@ -242,15 +242,6 @@ parts! {
         pub account: String,
         pub block_bytes: i64,
         pub blocks: i64,
-    }
-
-    /// A live block of 1 MiB or more.
-    pub struct BigBlock {
-        pub account: String,
-        pub size_bytes: i64,
-        pub age_seconds: Option<f64>,
-        pub file: Option<String>,
-        pub line: Option<i64>,
     }
 
     pub struct Balance {
@@ -291,7 +282,7 @@ parts! {
     pub struct BigBlocks {
         pub blocks: i64,
         pub bytes: i64,
-        pub largest: Vec<BigBlock>,
+        pub largest: Vec<Value>,
     }
 
     pub struct SheetAtPeak {
@@ -323,34 +314,13 @@ parts! {
         pub capacity_bytes: i64,
     }
 
-    pub struct Faults {
-        pub rules: Vec<FaultRule>,
-    }
-
-    pub struct FaultRule {
-        pub rule: String,
-        pub requests: i64,
-        pub injected: i64,
-    }
-
     pub struct Leaks {
         pub blocks: i64,
         pub bytes: i64,
         pub threads: i64,
         pub interpreters: bool,
         pub sure: bool,
-        pub groups: Vec<LeakGroup>,
-    }
-
-    /// Lost blocks of one kind.
-    pub struct LeakGroup {
-        pub account: String,
-        pub block_bytes: i64,
-        pub blocks: i64,
-        #[serde(rename = "type")]
-        pub type_name: Option<String>,
-        pub file: Option<String>,
-        pub line: Option<i64>,
+        pub groups: Vec<Value>,
     }
 }
 

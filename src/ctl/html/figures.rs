@@ -1,6 +1,6 @@
 //! Pieces of markup that several sections use: figures with their exact value, bars, tables in boxes of their own.
 
-use super::text;
+use super::{chart::account_class, text};
 use maud::{Markup, Render, html};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub fn trouble(number: i64) -> Markup {
 }
 
 /// The members of sections that are such counts.
-const TROUBLES: [&str; 3] = ["refused_commits", "missed_blocks", "failures"];
+const TROUBLES: [&str; 4] = ["refused_commits", "missed_blocks", "failures", "injected"];
 
 pub fn unknown() -> Markup {
     html! { span.unknown { "\u{2013}" span.unseen { "not known" } } }
@@ -79,6 +79,39 @@ pub fn table(label: &str, titles: Titles, rows: impl Iterator<Item = Markup>) ->
     scroll(label, &table)
 }
 
+/// The most columns of a [`list`]: a report may be forged.
+const MOST_COLUMNS: usize = 12;
+
+/// A table of a list of the report's: a row for each object, a column for each plain value of the first one.
+pub fn list(label: &str, list: &[Value]) -> Markup {
+    let rows = || list.iter().filter_map(Value::as_object);
+    let is_number = |name| rows().any(|row| row.get(name).is_some_and(Value::is_number));
+    let plain = rows().next().into_iter().flatten();
+    let plain = plain.filter(|(_, value)| !value.is_array() && !value.is_object());
+    let names = plain.map(|(name, _)| (name, is_number(name)));
+    let names: Vec<(&String, bool)> = names.take(MOST_COLUMNS).collect();
+    let cell = |name: &str, found: Option<&Value>| {
+        html! {
+            @match found {
+                Some(Value::String(account)) if name == "account" => { (swatch(account_class(account))) (text::clean(account)) }
+                None | Some(Value::Null) => (unknown()),
+                Some(found) => (value(name, found)),
+            }
+        }
+    };
+    let table = html! {
+        table {
+            thead { tr { @for (name, is_number) in &names { th scope="col" .number[*is_number] { (words(name)) } } } }
+            tbody {
+                @for row in rows() {
+                    tr { @for (name, is_number) in &names { td.number[*is_number] { (cell(name, row.get(*name))) } } }
+                }
+            }
+        }
+    };
+    scroll(label, &table)
+}
+
 /// A bar: the peak, and in it what is live.
 pub fn bar(class: &str, [peak, live]: [i64; 2], most: i64) -> Markup {
     html! {
@@ -101,7 +134,11 @@ pub fn facts(facts: &[(impl Render, Markup)]) -> Markup {
 
 /// A name of the report as words: `peak_live_bytes` is `peak live`.
 pub fn words(name: &str) -> String {
-    text::clean(name.strip_suffix("_bytes").unwrap_or(name)).replace('_', " ")
+    let mut units = ["_bytes", "_seconds"].into_iter();
+    match units.find_map(|unit| name.strip_suffix(unit)) {
+        None if name == "seconds" => "after".to_owned(),
+        words => text::clean(words.unwrap_or(name)).replace('_', " "),
+    }
 }
 
 /// A value of the report, by its name and kind.
@@ -109,17 +146,16 @@ pub fn value(name: &str, value: &Value) -> Markup {
     match (value, value.as_i64()) {
         (_, Some(number)) if TROUBLES.contains(&name) => trouble(number),
         (_, Some(number)) if name.ends_with("_bytes") => bytes(number),
+        (Value::Number(number), _) if name.ends_with("seconds") => {
+            html! { (text::seconds(number.as_f64().unwrap_or(0.0))) }
+        }
         (_, Some(number)) => count(number),
         (Value::Null, _) => html! { "none" },
-        (Value::Bool(yes), _) => html! { (yes_no(*yes)) },
+        (Value::Bool(yes), _) => html! { @if *yes { "yes" } @else { "no" } },
         (Value::Number(number), _) => html! { (format!("{:.3}", number.as_f64().unwrap_or(0.0))) },
         (Value::String(text), _) => html! { (text::clean(text)) },
         (other, _) => html! { code { (text::short(&other.to_string(), 80)) } },
     }
-}
-
-pub fn yes_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }
 
 #[cfg(test)]

@@ -1,21 +1,26 @@
 //! The heaps: the allocator of array data, the bounded heap, and blocks by size, a histogram an account: live bytes against
 //! what the heap has room for.
 
-use super::figures::{bar, bytes, count, facts, swatch, table, value, words};
+use super::figures::{self, bar, bytes, count, facts, swatch, table, value, words};
 use super::{chart::account_class, text};
 use crate::model::{Ordered, SizeClass};
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// The members of a section by their own names, but for those that are null; an object below its name.
+/// The members of a section by their own names, but for those that are null; an object or a list of objects below its name.
 pub fn members<'a>(members: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Markup {
     let known = members.into_iter().filter(|(_, member)| !member.is_null());
-    let (parts, others): (Vec<_>, Vec<_>) = known.partition(|(_, member)| member.is_object());
+    let is_part = |member: &Value| member.is_object() || member[0].is_object();
+    let (parts, others): (Vec<_>, Vec<_>) = known.partition(|(_, member)| is_part(member));
     let member = |(name, member): (&String, &Value)| (words(name), value(name, member));
     let rows: Vec<(String, Markup)> = others.into_iter().map(member).collect();
     html! {
         (facts(&rows))
-        @for (name, part) in parts { h3 { (words(name)) } (self::members(part.as_object().into_iter().flatten())) }
+        @for (name, part) in parts {
+            h3 { (words(name)) }
+            @if let Some(list) = part.as_array() { (figures::list(&format!("Table of {}", words(name)), list)) }
+            (self::members(part.as_object().into_iter().flatten()))
+        }
     }
 }
 

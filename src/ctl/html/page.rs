@@ -65,7 +65,7 @@ pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, Stri
     let region = report.region.as_ref().map(heaps::region);
     let leaks = report.leaks.as_ref().map(checks::leaks);
     let guards = report.guards.as_ref().map(heaps::members);
-    let faults = report.faults.as_ref().map(checks::faults);
+    let faults = report.faults.as_ref().map(heaps::members);
     let caps = refusal::section(&report.caps);
     let tree = beside.tree.as_ref().map(processes::section);
     let sections = [

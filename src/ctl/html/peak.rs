@@ -1,7 +1,7 @@
 //! The peak: the highest moment that the host saw, with its big blocks and its balance sheet.
 
-use super::figures::{Titles, bytes, count, facts, maybe_bytes, swatch, table};
-use super::{balance, chart::account_class, refusal, text};
+use super::figures::{Titles, bytes, count, facts, list, maybe_bytes, swatch, table};
+use super::{balance, chart::account_class, heaps, text};
 use crate::model::{AtPeak, AtResidentPeak, BigBlocks};
 use crate::stacks::is_in_total;
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ pub fn big_blocks(found: &BigBlocks, label: &str) -> Markup {
         @if found.blocks > 0 {
             h3 { "Big blocks" }
             p.note { (count(found.blocks)) " of 1 MiB and more, " (bytes(found.bytes)) " together; the largest:" }
-            (refusal::blocks(label, &found.largest))
+            (list(label, &found.largest))
         }
     }
 }
@@ -53,24 +53,15 @@ pub fn section(peak: &AtPeak, most: i64, most_resident: Option<i64>) -> Markup {
 }
 
 pub fn resident_section(peak: &AtResidentPeak) -> Markup {
-    let moment = vec![
-        ("after", html! { (text::seconds(peak.seconds)) }),
-        ("resident", bytes(peak.resident_bytes)),
-        ("libraries' maps", bytes(peak.mapped_resident_bytes)),
-        ("heaps", bytes(peak.heap_resident_bytes)),
-        ("live", bytes(peak.live_bytes)),
-        ("files, shared", bytes(peak.shared_bytes)),
-        ("stacks", bytes(peak.stack_resident_bytes)),
-        ("libraries' data", bytes(peak.library_data_resident_bytes)),
-        ("others", bytes(peak.other_bytes)),
-        ("not seen", maybe_bytes(peak.missed_bytes)),
-    ];
+    let moment = serde_json::to_value(peak).unwrap_or_default();
+    let moment = moment.as_object().into_iter().flatten();
+    let moment = moment.filter(|(name, _)| !["accounts", "mapped"].contains(&name.as_str()));
     html! {
         p.note {
-            "The moment with the most resident memory that the host saw. \u{201c}Not seen\u{201d} is by how much the kernel's peak \
+            "The moment with the most resident memory that the host saw. \u{201c}Missed\u{201d} is by how much the kernel's peak \
              is higher."
         }
-        (facts(&moment))
+        (heaps::members(moment))
         @if let Some(mapped) = peak.mapped.as_ref().filter(|it| !it.is_empty()) {
             (balance::mapped(mapped, "Table of what libraries had mapped then"))
         }

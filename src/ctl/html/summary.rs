@@ -1,9 +1,9 @@
 //! The head of the page: what ran, when, how it ended, and its largest figures.
 
-use super::figures::{facts, maybe_bytes, unknown, yes_no};
-use super::{figures, text};
+use super::{figures, figures::maybe_bytes, heaps, text};
 use crate::model::Report;
 use maud::{Markup, html};
+use serde_json::json;
 
 /// The title of the page: the script's name. Code of `-c`, and what comes from standard input, has none.
 pub fn title(report: &Report) -> String {
@@ -106,36 +106,14 @@ pub fn header(report: &Report) -> Markup {
 
 /// The section of facts about host and process.
 pub fn details(report: &Report) -> Markup {
-    let shown = |text: String| html! { (text) };
-    let known =
-        |text: &Option<String>| text.as_deref().map(text::clean).map_or_else(unknown, shown);
-    let flag = |flag: Option<bool>| flag.map_or_else(unknown, |flag| html! { (yes_no(flag)) });
-    let mut rows = vec![
-        ("pyhost", known(&report.host.version)),
-        ("mimalloc", known(&report.host.mimalloc)),
-        ("allocator", known(&report.allocator)),
-        ("malloc (native)", known(&report.host.native)),
-        ("profile", known(&report.host.profile)),
-        ("debug hooks", flag(report.debug_hooks)),
-        (
-            "Python\u{2019}s debug build",
-            flag(report.python.debug_build),
-        ),
-        ("free-threaded", flag(report.python.free_threaded)),
-    ];
-    if let Some(children) = &report.children {
-        let forks = figures::count(children.forks);
-        rows.push(("forks, not in these figures", forks));
-        let peak = match children.largest_peak_resident_bytes {
-            Some(peak) => figures::bytes(peak),
-            None => html! {
-                "at most " (maybe_bytes(children.largest_peak_resident_at_most_bytes))
-            },
-        };
-        rows.push(("largest child\u{2019}s resident peak", peak));
-    }
-    if let Some(left_out) = report.big_blocks_left_out.filter(|&count| count > 0) {
-        rows.push(("big blocks left out", figures::count(left_out)));
-    }
-    facts(&rows)
+    let facts = json!({
+        "allocator": report.allocator,
+        "left_to": report.left_to,
+        "debug_hooks": report.debug_hooks,
+        "big_blocks_left_out": report.big_blocks_left_out,
+        "host": report.host,
+        "python": report.python,
+        "children, not in these figures": report.children,
+    });
+    heaps::members(facts.as_object().into_iter().flatten())
 }
