@@ -234,8 +234,8 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
 fn own_alignment(account: Account, size: usize) -> usize {
     let least = STATE.aligns[usize::from(account != Account::Native)].load(Relaxed);
     let least = match account {
-        // Python counts on the alignment of an object's words, and so do Rust's debug builds.
-        Account::Obj => least.max(size_of::<usize>()),
+        // ctypes has objects with members of 16 bytes in blocks of no multiple of that.
+        Account::Obj => ALIGNMENT,
         // Nothing that is larger than a block is in it.
         _ => least.min(1 << size.max(1).ilog2()),
     };
