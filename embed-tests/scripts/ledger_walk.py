@@ -23,9 +23,9 @@ def wait_for_threads():
         time.sleep(0.001)
 
 
-def check(where, names=("raw", "mem", "obj")):
+def check(where):
     wait_for_threads()
-    for name in names:
+    for name in ("raw", "mem", "obj"):
         ledger_bytes, ledger_blocks, bytes_found, blocks_found = pyhost._walk(name)
         assert (ledger_bytes, ledger_blocks) == (bytes_found, blocks_found), (
             where, name, ledger_bytes, bytes_found, ledger_blocks, blocks_found)

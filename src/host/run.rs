@@ -130,10 +130,6 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
-        } else if cpython::IS_FREE_THREADED && guard != GuardSettings::Off {
-            notice(format_args!(
-                "--guard: a free-threaded Python has its objects on its own heap; neither obj nor small blocks are guarded"
-            ));
         }
     } else if guard != GuardSettings::Off {
         notice(format_args!(
@@ -173,11 +169,6 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let is_asked = options.asks_for_hooks();
     let is_checked = is_asked && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
-    if is_checked && cpython::IS_FREE_THREADED {
-        notice(format_args!(
-            "--debug-hooks: a free-threaded Python has CPython's own hooks alone"
-        ));
-    }
     if is_checked && can_check && !heap::checked_blocks::start() {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
@@ -226,12 +217,6 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     heap::bounded_heap::python_started();
     if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
-    }
-    if hooks::has_unknown_sizes() {
-        mapped::count_all();
-        notice(format_args!(
-            "obj: this libpython's mimalloc is not known; its blocks are counted without their bytes"
-        ));
     }
     memray::watch(gil, options.given.malloc, allocators.debug_hooks);
     interpreter

@@ -194,18 +194,6 @@ pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
     booked
 }
 
-/// [`book`] of a block within the slot's window, unless samples are taken. False, and nothing was booked, in all other cases.
-#[inline(always)]
-pub fn book_at_once<const A: usize>(bytes: usize) -> bool {
-    !sampling::is_on() && state().slot.get().book::<A>(bytes)
-}
-
-/// [`release`], as [`book_at_once`].
-#[inline(always)]
-pub fn release_at_once<const A: usize>(bytes: usize) -> bool {
-    !sampling::is_on() && state().slot.get().release::<A>(bytes)
-}
-
 /// [`book`] beyond the slot's window. Out of line, so that the callers keep no registers for it.
 #[cold]
 #[inline(never)]
@@ -223,19 +211,16 @@ fn book_slow(account: Account, block: *mut u8, bytes: usize) -> bool {
 }
 
 /// Whether another allocator may try to make a block of `size` bytes, as for [`admits`].
-#[inline]
 pub fn may_book<const A: usize>(size: usize) -> bool {
     let account = Account::ALL[A];
-    let is_free = !LEDGER.is_capped() || fits_caps_inside(account, size);
-    is_free && !is_beyond(account, size)
-}
-
-#[cold]
-#[inline(never)]
-fn fits_caps_inside(account: Account, size: usize) -> bool {
-    let slot = state().slot();
-    let _inside = gate::enter(slot, thread_id());
-    fits_caps(slot, account, size)
+    if LEDGER.is_capped() {
+        let slot = state().slot();
+        let _inside = gate::enter(slot, thread_id());
+        if !fits_caps(slot, account, size) {
+            return false;
+        }
+    }
+    !is_beyond(account, size)
 }
 
 /// Books a block that another allocator has resized, and whose old form is gone: whatever the

@@ -78,7 +78,6 @@ impl Libraries {
                     self.all[library].mapped += (range.end - range.start) as u64;
                     Owner::Library(library)
                 }
-                false if mapped::is_left_out(range.caller) => Owner::Row(Row::PythonArena),
                 false => Owner::Row(Row::LibraryMaps),
             };
             if added < most {

@@ -143,9 +143,6 @@ fn limit_accounts(closed: &Closed, balance: &mut Balance) {
             Account::Mapped => (Row::LibraryMaps, u64::MAX),
             _ => (Row::HeapSlack, 0),
         };
-        if account == Account::Obj {
-            balance.give(Row::PythonArena, account, figures.live_bytes);
-        }
         balance.limit(account, figures.live_bytes, beyond);
     }
 }

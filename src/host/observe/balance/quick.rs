@@ -1,7 +1,6 @@
 //! What is resident of the heaps and of stacks, by mincore(2): a hundred times faster than `/proc/self/smaps`, but not by account.
 
 use crate::heap::{pages, thread_pointers};
-use crate::libc_exports::native::mapped;
 use crate::process::maps;
 use pyhost_os::mapping::{Mapped, page_size, resident_bytes};
 use pyhost_os::{clock::monotonic, mmap_vec::Array, zeros_are_valid};
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Resident bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QuickBalance {
-    /// All that the heaps have in mimalloc's arenas, CPython's own included: live blocks, free ones, and descriptions.
+    /// All that the heaps have in mimalloc's arenas: live blocks, free ones, and descriptions.
     pub heaps: u64,
     /// Stacks of threads that have allocated, running or ended, and the main thread's.
     pub stacks: u64,
@@ -43,10 +42,7 @@ const REST: u64 = 100_000_000;
 
 /// That of this moment; stacks and data of up to 100 ms ago, if no thread has come since. Any thread, also inside an exported function of libc; it allocates nothing.
 pub fn quick() -> QuickBalance {
-    let mut found = QuickBalance {
-        heaps: mapped::resident_left_out(),
-        ..QuickBalance::default()
-    };
+    let mut found = QuickBalance::default();
     pages::each_arena(|arena| found.heaps += resident_bytes(arena.start..arena.end));
     if let Some(mut memory) = Mapped::<Memory>::private(1) {
         let Memory { threads, text } = &mut memory[0];

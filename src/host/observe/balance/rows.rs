@@ -37,8 +37,6 @@ rows! {
     Heap Uncounted "uncounted",
     /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
     Heap HeapOwn "heap_own",
-    /// What CPython's own mimalloc has beside live objects, on a free-threaded Python.
-    Heap PythonArena "python_arena",
     /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
     Heap HostTables "host_tables",
     File Executable "executable",
@@ -116,14 +114,6 @@ impl Balance {
             self.add(row, excess.min(most));
             self.add(Row::HeapSlack, excess - excess.min(most));
         }
-    }
-
-    /// Moves what is in a row to an account, until that has its `live` bytes.
-    pub fn give(&mut self, row: Row, account: Account, live: u64) {
-        let bytes = &mut self.rows[REPORTED.len() + row as usize];
-        let given = (*bytes).min(live);
-        *bytes -= given;
-        self.add_account(account, given);
     }
 
     /// Adds `numerator / denominator` of the rows of `other`, rounded down.

@@ -11,7 +11,6 @@ use super::watched;
 use super::wrapped::{self, over_pymalloc};
 use crate::heap::{checked_blocks, guards, out_of_bounds, sampling};
 use crate::ledger::index::{MEM, OBJ, RAW};
-use crate::libc_exports::native::mapped;
 use crate::{allocator::Allocator, check::faults, process::loaded};
 use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ffi::{CStr, c_char};
@@ -143,7 +142,6 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
             if cfg!(Py_GIL_DISABLED) {
                 // The collector finds its objects in the pages of CPython's own mimalloc.
                 set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
-                mapped::leave_out(ffi::PyMem_GetAllocator as *const () as usize);
             } else {
                 set(PYMEM_DOMAIN_OBJ, hooks::domain::<OBJ>(counts));
             }
@@ -153,7 +151,6 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
             set(PYMEM_DOMAIN_RAW, hooks::domain::<RAW>(counts));
             set(PYMEM_DOMAIN_MEM, hooks::domain::<MEM>(counts));
             set(PYMEM_DOMAIN_OBJ, over_pymalloc::<OBJ, true>(obj));
-            mapped::leave_out(ffi::PyMem_GetAllocator as *const () as usize);
             set_arenas(wrapped::over_arenas::<false>(hooks::arenas()));
         }
         Allocator::System => count_over(own),
@@ -290,7 +287,7 @@ pub fn follow_samples() -> bool {
                     false => ffi::PyMem_SetAllocator(DOMAINS[number], &mut now),
                 }
             }
-        } else if is_same(&table, &installed.domains[number]) || wrapped::is_chosen(&table) {
+        } else if is_same(&table, &installed.domains[number]) {
             // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
             let has_hooks = STATE.debug_hooks.load(Relaxed);
             let debug = table.ctx.cast::<DebugContext>();

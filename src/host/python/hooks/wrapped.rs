@@ -8,8 +8,8 @@
 //! no pools, and every size is libc's. If CPython's allocators take the place of the host's late
 //! (`domains::hand_over`), blocks of before are freed to the heap that they came from.
 //!
-//! On a free-threaded build MEM and OBJ are CPython's own mimalloc, whose pages the collector walks, and
-//! have the size (`cpython::layout::mimalloc_pages`).
+//! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
+//! which exports no way to sizes: there the hooks book blocks without bytes.
 
 #![allow(unsafe_code)]
 
@@ -19,23 +19,19 @@ use crate::cpython::pools;
 use crate::heap::{self, sampling};
 #[cfg(not(Py_GIL_DISABLED))]
 use crate::ledger::index::POOLED;
-use crate::ledger::{Account, LEDGER, index::ARENA, index::OBJ, index::RAW};
+use crate::ledger::{Account, LEDGER, index::ARENA, index::RAW};
 use crate::libc_exports::native::next;
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// `SMALL_REQUEST_THRESHOLD` of `obmalloc.c`.
+#[cfg(not(Py_GIL_DISABLED))]
 const SMALL_REQUEST: usize = 512;
 
 pyhost_os::state! {
     /// The allocators beneath the counting ones.
     static STATE: WrappedAllocators {
         domains: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
-        /// Over [`WrappedAllocators::domains`] of a free-threaded build, once the layout of its mimalloc is known.
-        chosen: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
-        /// The layout is none that is known.
-        has_unknown_sizes: AtomicBool = AtomicBool::new(false),
         arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
         /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
         late_arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
@@ -55,42 +51,15 @@ fn original<const A: usize>() -> &'static PyMemAllocatorEx {
 macro_rules! original {
     ($table:expr, $function:ident($($argument:expr),*)) => {{
         let table = $table;
-        // SAFETY: CPython fills its tables.
-        let function = unsafe { table.$function.unwrap_unchecked() };
-        function(table.ctx, $($argument),*)
+        (table.$function.expect("CPython fills its tables"))(table.ctx, $($argument),*)
     }};
 }
 
-/// How the usable bytes of another allocator's blocks are known.
-trait Sizes {
-    /// Whether there are also blocks of a heap of the host's.
-    const HAS_OWN: bool;
-
-    /// # Safety
-    /// A live block.
-    unsafe fn usable(pointer: Pointer) -> usize;
-
-    /// As [`Sizes::usable`], but of a block of more than 2 GiB perhaps that alone: no thread books so much at once.
-    ///
-    /// # Safety
-    /// A live block.
-    #[inline(always)]
-    unsafe fn usable_at_once(pointer: Pointer) -> usize {
-        // SAFETY: the caller's duty.
-        unsafe { Self::usable(pointer) }
-    }
-}
-
-struct OfLibc;
-
-impl Sizes for OfLibc {
-    const HAS_OWN: bool = true;
-
-    unsafe fn usable(pointer: Pointer) -> usize {
-        // SAFETY: a live block.
-        unsafe {
-            heap::usable_size(pointer.cast()).unwrap_or_else(|| next::usable_size(pointer.cast()))
-        }
+/// Usable bytes of a block of libc's or of a heap of the host's.
+unsafe fn usable(pointer: Pointer) -> usize {
+    // SAFETY: a live block.
+    unsafe {
+        heap::usable_size(pointer.cast()).unwrap_or_else(|| next::usable_size(pointer.cast()))
     }
 }
 
@@ -107,56 +76,35 @@ unsafe fn free_own<const A: usize>(pointer: Pointer) -> bool {
     true
 }
 
-/// Over the table that CPython had.
+/// RAW over the table that CPython had.
 mod plain {
     use super::*;
 
-    /// The table beneath, whose address is the context: not looked up.
-    #[inline(always)]
-    fn beneath(ctx: Pointer) -> &'static PyMemAllocatorEx {
-        // SAFETY: `plain_table` has put it there, and it is kept for good.
-        unsafe { &*ctx.cast() }
-    }
-
-    /// What is small is decided on when it is booked, as on the heap's own path.
-    pub extern "C" fn malloc<const A: usize, S: Sizes>(ctx: Pointer, size: usize) -> Pointer {
-        match size <= SMALL_REQUEST {
-            true => booked::<A, S>(beneath(ctx), original!(beneath(ctx), malloc(size))),
-            false => large::<A, S>(ctx, size),
+    pub extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
+        if !heap::may_book::<A>(size) {
+            return null_mut();
         }
+        booked::<A>(original::<A>(), original!(original::<A>(), malloc(size)))
     }
 
-    /// [`malloc`] of what is not small: a jump, as [`free_slowly`].
-    #[inline(never)]
-    fn large<const A: usize, S: Sizes>(ctx: Pointer, size: usize) -> Pointer {
-        match heap::may_book::<A>(size) {
-            true => booked::<A, S>(beneath(ctx), original!(beneath(ctx), malloc(size))),
-            false => null_mut(),
-        }
-    }
-
-    pub extern "C" fn calloc<const A: usize, S: Sizes>(
-        ctx: Pointer,
-        count: usize,
-        size: usize,
-    ) -> Pointer {
+    pub extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
         if !heap::may_book::<A>(count.saturating_mul(size)) {
             return null_mut();
         }
-        let table = beneath(ctx);
-        booked::<A, S>(table, original!(table, calloc(count, size)))
+        let table = original::<A>();
+        booked::<A>(table, original!(table, calloc(count, size)))
     }
 
-    pub extern "C" fn realloc<const A: usize, S: Sizes>(
-        ctx: Pointer,
+    pub extern "C" fn realloc<const A: usize>(
+        _ctx: Pointer,
         pointer: Pointer,
         size: usize,
     ) -> Pointer {
-        resized::<A, S>(beneath(ctx), pointer, size)
+        resized::<A>(original::<A>(), pointer, size)
     }
 
     /// Resizes a block of `table` that is booked to account `A`.
-    pub fn resized<const A: usize, S: Sizes>(
+    pub fn resized<const A: usize>(
         table: &PyMemAllocatorEx,
         pointer: Pointer,
         size: usize,
@@ -165,9 +113,9 @@ mod plain {
             return null_mut();
         }
         // SAFETY: CPython passes a live block, or null.
-        let before = (!pointer.is_null()).then(|| unsafe { S::usable(pointer) });
-        if S::HAS_OWN && heap::owns(pointer.cast()) {
-            let moved = booked::<A, S>(table, original!(table, malloc(size)));
+        let before = (!pointer.is_null()).then(|| unsafe { usable(pointer) });
+        if heap::owns(pointer.cast()) {
+            let moved = booked::<A>(table, original!(table, malloc(size)));
             if !moved.is_null() {
                 let kept = before.unwrap_or_default().min(size);
                 // SAFETY: two live blocks, each at least that long.
@@ -188,56 +136,31 @@ mod plain {
                 heap::release_resized::<A>(pointer.cast(), bytes);
             }
             // SAFETY: a block that was just made.
-            heap::book_resized::<A>(moved.cast(), unsafe { S::usable(moved) });
+            heap::book_resized::<A>(moved.cast(), unsafe { usable(moved) });
         }
         moved
     }
 
-    pub extern "C" fn free<const A: usize, S: Sizes>(ctx: Pointer, pointer: Pointer) {
+    pub extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
         // SAFETY: CPython passes a live block, or null.
-        if S::HAS_OWN && unsafe { free_own::<A>(pointer) } {
+        if unsafe { free_own::<A>(pointer) } {
             return;
         }
-        // SAFETY: as above.
-        if pointer.is_null() || !heap::release_at_once::<A>(unsafe { S::usable_at_once(pointer) }) {
-            return free_slowly::<A, S>(ctx, pointer);
-        }
-        original!(beneath(ctx), free(pointer));
-    }
-
-    /// [`free`], of any pointer. A jump, for which the caller keeps no registers.
-    #[cold]
-    #[inline(never)]
-    fn free_slowly<const A: usize, S: Sizes>(ctx: Pointer, pointer: Pointer) {
         if !pointer.is_null() {
             // SAFETY: CPython passes a live block.
-            heap::release::<A>(pointer.cast(), unsafe { S::usable(pointer) });
+            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
         }
-        original!(beneath(ctx), free(pointer));
+        original!(original::<A>(), free(pointer));
     }
 
     /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
-    #[inline(always)]
-    pub fn booked<const A: usize, S: Sizes>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
-        // SAFETY: a block that was just made.
-        match !block.is_null() && heap::book_at_once::<A>(unsafe { S::usable_at_once(block) }) {
-            true => block,
-            false => booked_slowly::<A, S>(table, block),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn booked_slowly<const A: usize, S: Sizes>(
-        table: &PyMemAllocatorEx,
-        block: Pointer,
-    ) -> Pointer {
+    pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
         if block.is_null() {
             LEDGER.count_failure(Account::ALL[A]);
             return block;
         }
-        // SAFETY: as in `booked`.
-        if !heap::book::<A>(block.cast(), unsafe { S::usable(block) }) {
+        // SAFETY: a block that was just made.
+        if !heap::book::<A>(block.cast(), unsafe { usable(block) }) {
             original!(table, free(block));
             return null_mut();
         }
@@ -293,7 +216,7 @@ mod pymalloc {
             true => original!(raw, calloc(1, size)),
             false => original!(raw, malloc(size)),
         };
-        super::plain::booked::<A, OfLibc>(raw, block)
+        super::plain::booked::<A>(raw, block)
     }
 
     extern "C" fn malloc<const A: usize, const HEAP: bool>(_ctx: Pointer, size: usize) -> Pointer {
@@ -343,7 +266,7 @@ mod pymalloc {
                 moved
             }
             None if HEAP => hooks::realloc::<A>(ctx, pointer, size),
-            None => super::plain::resized::<A, OfLibc>(original::<RAW>(), pointer, size),
+            None => super::plain::resized::<A>(original::<RAW>(), pointer, size),
         }
     }
 
@@ -364,7 +287,7 @@ mod pymalloc {
         // SAFETY: a live block, with the GIL.
         if !unsafe { free_own::<A>(pointer) } {
             // SAFETY: a live block of RAW's own allocator.
-            heap::release::<A>(pointer.cast(), unsafe { OfLibc::usable(pointer) });
+            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
             original!(original::<RAW>(), free(pointer));
         }
     }
@@ -379,122 +302,46 @@ mod pymalloc {
     }
 }
 
-/// MEM and OBJ of a free-threaded build, whose first request finds the layout of CPython's mimalloc: before it there is no thread
-/// state, without which that has no heap.
+/// MEM and OBJ of a free-threaded build: blocks are counted, bytes are not.
 #[cfg(Py_GIL_DISABLED)]
-mod own_mimalloc {
+mod blocks_only {
     use super::*;
-    use crate::cpython::layout::mimalloc_pages::{self as pages, Layout, Mimalloc212, Mimalloc252};
-    use pyo3::ffi::{PyMem_GetAllocator, PyMem_SetAllocator, PyMemAllocatorDomain};
 
-    struct Of<L>(std::marker::PhantomData<L>);
-
-    impl<L: Layout> Sizes for Of<L> {
-        const HAS_OWN: bool = false;
-
-        unsafe fn usable(pointer: Pointer) -> usize {
-            // SAFETY: the caller's duty; `find` has tried the layout.
-            unsafe { pages::size_of_block::<L>(pointer.addr()) }
-        }
-
-        #[inline(always)]
-        unsafe fn usable_at_once(pointer: Pointer) -> usize {
-            // SAFETY: as above.
-            unsafe { pages::page_and_size::<L>(pointer.addr()).1 }
-        }
-    }
-
-    /// For a mimalloc that is not known: the ledger has blocks without bytes.
-    struct Unknown;
-
-    impl Sizes for Unknown {
-        const HAS_OWN: bool = false;
-
-        unsafe fn usable(_: Pointer) -> usize {
-            0
-        }
-    }
-
-    fn fits<L: Layout>(blocks: &[Pointer]) -> bool {
-        let mut probes = blocks.iter().zip(pages::PROBES);
-        // SAFETY: a live block, or null.
-        probes.all(|(block, size)| {
-            !block.is_null() && unsafe { pages::fits::<L>(block.addr(), size) }
-        })
-    }
-
-    /// The table for the mimalloc that this libpython has.
-    fn find<const A: usize>() -> PyMemAllocatorEx {
-        let blocks = pages::PROBES.map(|size| original!(original::<A>(), malloc(size)));
-        let table = if fits::<Mimalloc212>(&blocks) {
-            plain_table::<A, Of<Mimalloc212>>()
-        } else if fits::<Mimalloc252>(&blocks) {
-            plain_table::<A, Of<Mimalloc252>>()
+    fn counted<const A: usize>(block: Pointer) -> Pointer {
+        if block.is_null() {
+            LEDGER.count_failure(Account::ALL[A]);
         } else {
-            STATE.has_unknown_sizes.store(true, Relaxed);
-            plain_table::<A, Unknown>()
-        };
-        for block in blocks {
-            original!(original::<A>(), free(block));
+            heap::book::<A>(null_mut(), 0);
         }
-        table
-    }
-
-    /// Finds the table, and puts it in the place of [`table`]. That stays under debug hooks and injected failures, and calls what
-    /// was found.
-    #[cold]
-    fn choose<const A: usize>() -> &'static PyMemAllocatorEx {
-        const DOMAINS: [PyMemAllocatorDomain; 3] = [
-            PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
-            PyMemAllocatorDomain::PYMEM_DOMAIN_MEM,
-            PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
-        ];
-        let found = STATE.chosen[A].get_or_init(find::<A>);
-        let mut top = plain_table::<A, Unknown>();
-        // SAFETY: CPython fills the table, and copies it. At the first request it has one thread.
-        unsafe {
-            PyMem_GetAllocator(DOMAINS[A], &mut top);
-            if is_same(top.malloc, table::<A>().malloc) {
-                PyMem_SetAllocator(DOMAINS[A], (&raw const *found).cast_mut());
-            }
-        }
-        found
-    }
-
-    fn chosen<const A: usize>() -> &'static PyMemAllocatorEx {
-        STATE.chosen[A].get().unwrap_or_else(choose::<A>)
+        block
     }
 
     extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
-        original!(chosen::<A>(), malloc(size))
+        counted::<A>(original!(original::<A>(), malloc(size)))
     }
 
     extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
-        original!(chosen::<A>(), calloc(count, size))
+        counted::<A>(original!(original::<A>(), calloc(count, size)))
     }
 
     extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
-        original!(chosen::<A>(), realloc(pointer, size))
+        let moved = original!(original::<A>(), realloc(pointer, size));
+        match pointer.is_null() {
+            true => counted::<A>(moved),
+            false => moved,
+        }
     }
 
     extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
-        original!(chosen::<A>(), free(pointer));
+        if !pointer.is_null() {
+            heap::release::<A>(null_mut(), 0);
+        }
+        original!(original::<A>(), free(pointer));
     }
 
     pub fn table<const A: usize>() -> PyMemAllocatorEx {
         allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
     }
-}
-
-/// Whether the blocks of OBJ are booked without their bytes.
-pub fn has_unknown_sizes() -> bool {
-    STATE.has_unknown_sizes.load(Relaxed)
-}
-
-/// Whether a table is that of OBJ which took the place of the one that was installed.
-pub fn is_chosen(table: &PyMemAllocatorEx) -> bool {
-    let chosen = STATE.chosen[OBJ].get();
-    chosen.is_some_and(|chosen| is_same(chosen.malloc, table.malloc))
 }
 
 /// `BOOK`: the table underneath does not book by itself.
@@ -532,19 +379,12 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: Pointer, pointer: Pointer, size
 /// Remembers `table` as RAW's own and gives the counting table over it.
 pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
     let _ = STATE.domains[RAW].set(table);
-    plain_table::<RAW, OfLibc>()
+    plain_table::<RAW>()
 }
 
-fn plain_table<const A: usize, S: Sizes>() -> PyMemAllocatorEx {
+fn plain_table<const A: usize>() -> PyMemAllocatorEx {
     use plain::{calloc, free, malloc, realloc};
-    let mut table = allocator(
-        malloc::<A, S>,
-        calloc::<A, S>,
-        realloc::<A, S>,
-        free::<A, S>,
-    );
-    table.ctx = std::ptr::from_ref(original::<A>()).cast_mut().cast();
-    table
+    allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
 }
 
 type Malloc = extern "C" fn(Pointer, usize) -> Pointer;
@@ -559,10 +399,10 @@ pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 pub fn over_pymalloc<const A: usize, const HEAP: bool>(own: PyMemAllocatorEx) -> PyMemAllocatorEx {
     let _ = STATE.domains[A].set(own);
     if !HEAP && is_same(own.malloc, original::<RAW>().malloc) {
-        return plain_table::<A, OfLibc>(); // PYTHONMALLOC=malloc: no pools
+        return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
     }
     #[cfg(Py_GIL_DISABLED)]
-    return own_mimalloc::table::<A>();
+    return blocks_only::table::<A>();
     #[cfg(not(Py_GIL_DISABLED))]
     pymalloc::table::<A, HEAP>()
 }

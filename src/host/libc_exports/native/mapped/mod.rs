@@ -27,10 +27,9 @@ use crate::ledger::{Account, LEDGER};
 use crate::{check::faults, errno::Errno, limit::caps};
 use followed::Followed;
 use lock::with_table;
-use pyhost_os::mapping::{is_mapped, page_size, resident_bytes};
+use pyhost_os::mapping::{is_mapped, page_size};
 use pyhost_os::{process::loaded, process::symbol_file::function_ending_in};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::{os::unix::ffi::OsStrExt, path::PathBuf, ptr::null_mut, sync::Mutex};
 use table::{Sums, Table};
 
@@ -48,7 +47,7 @@ fn counts() -> bool {
 
 /// Whether a call may concern the table.
 fn concerns(size: usize) -> bool {
-    lock::is_used() && (counts() || is_any_left_out()) && size > 0
+    lock::is_used() && counts() && size > 0
 }
 
 fn whole_pages(size: usize) -> usize {
@@ -58,69 +57,6 @@ fn whole_pages(size: usize) -> usize {
 
 fn end_of(start: *mut c_void, size: usize) -> usize {
     start.addr().saturating_add(whole_pages(size))
-}
-
-pyhost_os::state! {
-    /// Where the code lies whose maps are of blocks that the ledger has: libpython, if it has a mimalloc of its own in use.
-    static STATE: CodeOfObjects {
-        start: AtomicUsize = AtomicUsize::new(0),
-        end: AtomicUsize = AtomicUsize::new(0),
-    }
-}
-
-/// Leaves out what the object maps that holds a function: its blocks are in the ledger. With one thread.
-pub fn leave_out(function: usize) {
-    loaded::each(|object| {
-        let mut parts = object.segments().map(|segment| segment.addresses);
-        if let Some(part) = parts.find(|part| part.contains(&function)) {
-            STATE.start.store(part.start, Relaxed);
-            STATE.end.store(part.end, Relaxed);
-        }
-    });
-}
-
-/// Whether anything is left out: then it is in the table in every mode.
-fn is_any_left_out() -> bool {
-    cfg!(Py_GIL_DISABLED) && STATE.end.load(Relaxed) > 0
-}
-
-/// Whether what is mapped by a call is left out.
-pub fn is_left_out(caller: usize) -> bool {
-    cfg!(Py_GIL_DISABLED) && (STATE.start.load(Relaxed)..STATE.end.load(Relaxed)).contains(&caller)
-}
-
-/// Counts what was left out: the ledger has its blocks without their bytes. With one thread.
-pub fn count_all() {
-    change(true, |table| {
-        let next = |table: &Table<'static>| {
-            let mut ranges = table.ranges().iter();
-            ranges
-                .find(|it| !it.writable && is_left_out(it.caller))
-                .copied()
-        };
-        while let Some(range) = next(table) {
-            table.protect(range.start, range.end, true);
-        }
-        true
-    });
-    STATE.end.store(0, Relaxed);
-}
-
-/// Resident bytes of what is left out, of the first maps. Any thread, also inside the allocator.
-pub fn resident_left_out() -> u64 {
-    let mut places = [(0, 0); 32];
-    let copy = |table: &mut Table<'static>| {
-        let ranges = table.ranges().iter().filter(|it| is_left_out(it.caller));
-        let pairs = places.iter_mut().zip(ranges);
-        pairs.for_each(|(place, range)| *place = (range.start, range.end));
-    };
-    if cfg!(Py_GIL_DISABLED) && lock::is_used() {
-        lock::with_table_at_once(copy);
-    }
-    places
-        .map(|(start, end)| resident_bytes(start..end))
-        .iter()
-        .sum()
 }
 
 /// Whether a library may map `bytes` more, or is made to fail.
@@ -198,10 +134,10 @@ unsafe extern "C" fn pyhost_mmap(
     if replaces {
         peak_watch::before_release(size);
     }
-    if !(counts() || is_left_out(caller)) || size == 0 || !(is_ours || replaces && concerns(size)) {
+    if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
         return map();
     }
-    let writable = is_ours && access & libc::PROT_WRITE != 0 && !is_left_out(caller);
+    let writable = is_ours && access & libc::PROT_WRITE != 0;
     if writable && !may_grow(whole_pages(size)) {
         Errno(libc::ENOMEM).set();
         return libc::MAP_FAILED;
