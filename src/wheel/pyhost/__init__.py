@@ -103,7 +103,7 @@ class budget:
 _ELSEWHERE = {
     "_middleware": ("_Budget",),
     "_run": ("run", "Verdict"),
-    "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow", "_at"),
+    "_snapshots": ("Snapshot", "Figures", "Diff", "DiffRow", "_Frozen", "_at"),
     "_tracking": ("TrackedAccount",),
     "_expected": ("expect_freed", "check_expected", "Expected", "Kept"),
     "_notebook": ("load_ipython_extension", "unload_ipython_extension"),

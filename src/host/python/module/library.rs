@@ -39,8 +39,8 @@ macro_rules! part {
 }
 
 static PARTS: [Part; 14] = [
-    part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _at _signed _table),
-    part!("tracking.py" of NAME: TrackedAccount _accounts _code _head _rows _show _wrap),
+    part!("snapshots.py" of NAME: snapshot Snapshot Figures Diff DiffRow _Accounts _Frozen _at _signed _table),
+    part!("tracking.py" of NAME: TrackedAccount _accounts _code _decorated _head _rows _show _wrap),
     part!("lines.py" of NAME: Lines _where),
     part!("profile.py" of NAME: profile LineProfile _profile_named),
     part!("display.py" of NAME: _html_of_track _html_of_lines _html_of_profile _bundle _page),

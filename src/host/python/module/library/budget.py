@@ -7,64 +7,14 @@ import functools
 import threading
 from concurrent.futures.thread import ThreadPoolExecutor
 
-from pyhost import _code, _current_budget, _switch_budget, budget
-
-# Of inspect, which is large.
-_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+from pyhost import _current_budget, _decorated, _switch_budget, budget
 
 
 def _budgeted(function, size, name):
     """Decorates a function: each call is a unit of its own. A generator's unit runs while it does, not between two items."""
-    flags = getattr(_code(function), "co_flags", 0)
     if name is None:
         name = getattr(function, "__qualname__", None)
-    if flags & _COROUTINE:
-        async def wrapper(*args, **kwargs):
-            with budget(size, name=name):
-                return await function(*args, **kwargs)
-    elif flags & _ASYNC_GENERATOR:
-        async def wrapper(*args, **kwargs):
-            unit = budget(size, name=name)
-            items = function(*args, **kwargs)
-            step, given = items.asend, None
-            while True:
-                with unit:
-                    try:
-                        item = await step(given)
-                    except StopAsyncIteration:
-                        return
-                try:
-                    step, given = items.asend, (yield item)
-                except GeneratorExit:
-                    with unit:
-                        await items.aclose()
-                    raise
-                except BaseException as error:
-                    step, given = items.athrow, error
-    elif flags & _GENERATOR:
-        def wrapper(*args, **kwargs):
-            unit = budget(size, name=name)
-            items = function(*args, **kwargs)
-            step, given = items.send, None
-            while True:
-                with unit:
-                    try:
-                        item = step(given)
-                    except StopIteration as end:
-                        return end.value
-                try:
-                    step, given = items.send, (yield item)
-                except GeneratorExit:
-                    with unit:
-                        items.close()
-                    raise
-                except BaseException as error:
-                    step, given = items.throw, error
-    else:
-        def wrapper(*args, **kwargs):
-            with budget(size, name=name):
-                return function(*args, **kwargs)
-    return functools.update_wrapper(wrapper, function)
+    return _decorated(function, lambda: budget(size, name=name), True)
 
 
 def _in_unit(unit, function, *args, **kwargs):

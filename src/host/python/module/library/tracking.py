@@ -7,7 +7,7 @@ allocated between the figures of the begin and the block, or between the block a
 import functools
 
 import pyhost
-from pyhost import _text, track
+from pyhost import _Frozen, _text, track
 
 # Lines of each view in a track's text.
 _LINES = 5
@@ -15,17 +15,10 @@ _LINES = 5
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
 
-class TrackedAccount:
+class TrackedAccount(_Frozen):
     """One account during a tracked block. Bytes are those that the blocks really take."""
 
     __slots__ = ("peak_bytes", "peak_growth_bytes", "growth_bytes", "growth_blocks", "allocations")
-
-    def __init__(self, *figures):
-        for name, figure in zip(self.__slots__, figures):
-            setattr(self, name, figure)
-
-    def __repr__(self):
-        return "pyhost.TrackedAccount(" + ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__) + ")"
 
 
 def _accounts(figures):
@@ -78,41 +71,69 @@ def _wrap(function, account, precise):
     A coroutine is tracked from its first step to its end, with what other tasks allocate meanwhile; so is a generator,
     with what its consumer does between two items.
     """
+    wrapper = _decorated(function, lambda: _Call(wrapper, account, precise), False)
+    wrapper.last_track = None
+    return wrapper
+
+
+class _Nothing:
+    """No block."""
+
+    __enter__ = __exit__ = lambda self, *_: None
+
+
+def _decorated(function, begin, by_step):
+    """A function of which each call runs in what begin() makes, or if it is a generator and `by_step` each step."""
     flags = getattr(_code(function), "co_flags", 0)
+    is_parted = by_step and flags & (_GENERATOR | _ASYNC_GENERATOR)
+    call, step = (_Nothing, begin) if is_parted else (begin, _Nothing)
     if flags & _COROUTINE:
         async def wrapper(*args, **kwargs):
-            with _Call(wrapper, account, precise):
+            with call():
                 return await function(*args, **kwargs)
     elif flags & _ASYNC_GENERATOR:
         async def wrapper(*args, **kwargs):
-            with _Call(wrapper, account, precise):
-                items = function(*args, **kwargs)
-                step = items.__anext__()
+            with call():
+                inner, items = step(), function(*args, **kwargs)
+                take, given = items.asend, None
                 while True:
+                    with inner:
+                        try:
+                            item = await take(given)
+                        except StopAsyncIteration:
+                            return
                     try:
-                        item = await step
-                    except StopAsyncIteration:
-                        return
-                    try:
-                        sent = yield item
+                        take, given = items.asend, (yield item)
                     except GeneratorExit:
-                        await items.aclose()
+                        with inner:
+                            await items.aclose()
                         raise
                     except BaseException as error:
-                        step = items.athrow(error)
-                    else:
-                        step = items.asend(sent)
+                        take, given = items.athrow, error
     elif flags & _GENERATOR:
         def wrapper(*args, **kwargs):
-            with _Call(wrapper, account, precise):
-                return (yield from function(*args, **kwargs))
+            with call():
+                inner, items = step(), function(*args, **kwargs)
+                take, given = items.send, None
+                while True:
+                    with inner:
+                        try:
+                            item = take(given)
+                        except StopIteration as end:
+                            return end.value
+                    try:
+                        take, given = items.send, (yield item)
+                    except GeneratorExit:
+                        with inner:
+                            items.close()
+                        raise
+                    except BaseException as error:
+                        take, given = items.throw, error
     else:
         def wrapper(*args, **kwargs):
-            with _Call(wrapper, account, precise):
+            with call():
                 return function(*args, **kwargs)
-    functools.update_wrapper(wrapper, function)
-    wrapper.last_track = None
-    return wrapper
+    return functools.update_wrapper(wrapper, function)
 
 
 class _Call:
