@@ -84,8 +84,8 @@ fn prepare_process(options: &mut Options) -> Result<Mode> {
     for line in &options.notices {
         notice(format_args!("{line}"));
     }
-    let native = native::choose(options.given.malloc, options.region.size.is_some());
-    region::start(&options.region, native)?;
+    let native = native::choose(options.given.malloc, options.region.is_some());
+    region::start(options, native)?;
     let host_words = options.host_words();
     let samples = options.timeline.is_on();
     let (argv, command) = (&options.argv, &options.command);
@@ -220,7 +220,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     cap_errors::deliver(gil, budgets::another_pays, first_refusal, end);
     exit_report::watch_peak(gil);
     live::lines::python_started();
-    if !options.caps.hard.0.is_empty() || options.region.size.is_some() {
+    if !options.caps.hard.0.is_empty() || options.region.is_some() {
         process::loaded::load_unwinder();
         if let Some(why) = unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED) {
             notice(format_args!("--cap, --region: {why}"));

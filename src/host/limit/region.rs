@@ -8,15 +8,15 @@ use crate::errno::Errno;
 use crate::error::{BAD_OPTION, Error, Result};
 use crate::heap::bounded_heap::{self, RegionError};
 use crate::libc_exports::native::{Mode, checkers};
-use crate::options::RegionSettings;
+use crate::options::Options;
 use crate::process;
 
 // A region that is too small is a bad option.
 const _: () = assert!(bounded_heap::TOO_SMALL == BAD_OPTION);
 
 /// Backs and locks the region as asked. An error if the system does not grant it, or a tool is at work that takes `malloc` away.
-pub fn start(asked: &RegionSettings, native: Mode) -> Result<()> {
-    if asked.size.is_none() {
+pub fn start(options: &Options, native: Mode) -> Result<()> {
+    if options.region.is_none() {
         return Ok(());
     }
     if native == Mode::Off {
@@ -26,10 +26,10 @@ pub fn start(asked: &RegionSettings, native: Mode) -> Result<()> {
              run without it"
         )));
     }
-    if asked.huge_pages {
+    if options.given.region_huge_pages == Some(true) {
         use_huge_pages()?;
     }
-    if asked.lock {
+    if options.given.region_lock == Some(true) {
         bounded_heap::lock().map_err(cannot_lock)?;
     }
     Ok(())

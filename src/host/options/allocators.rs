@@ -26,7 +26,7 @@ impl Allocators {
             true => Allocator::System,
             false => (options.given.allocator.or(asked.allocator)).unwrap_or(Allocator::Mimalloc),
         };
-        if python == Allocator::System && options.region.size.is_some() {
+        if python == Allocator::System && options.region.is_some() {
             return Err(Error::option(
                 "--region: nothing is in it where PYTHONMALLOC takes CPython's allocators from the \
                  system; expected PYTHONMALLOC unset, mimalloc's or pymalloc",

@@ -6,21 +6,10 @@ use crate::limit::caps::{CapSettings, CapSize, Rule, Rules};
 use crate::{allocator::Allocator, error::Result, ledger::Scope, libc_exports::native::Mode};
 use crate::{limit::recycling::RecycleSettings, python::numpy::ArrayAllocator};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionSettings {
-    pub size: Option<u64>,
-    pub lock: bool,
-    pub huge_pages: bool,
-}
-
-/// Reads the option; if it is silent, the build's value holds.
-pub fn region(values: &Values) -> Result<RegionSettings> {
+/// The size of the region; if the option is silent, the build's value holds.
+pub fn region(values: &Values) -> Result<Option<u64>> {
     let asked = values.region.map(|Size(size)| size);
-    Ok(RegionSettings {
-        size: baked::lower_bytes(values.name("--region"), asked, baked::region())?,
-        lock: values.region_lock.unwrap_or_default(),
-        huge_pages: values.region_huge_pages.unwrap_or_default(),
-    })
+    baked::lower_bytes(values.name("--region"), asked, baked::region())
 }
 
 /// The choice of `--retain`: with a region or a cap, `small` unless another is asked for, since what is kept of
@@ -37,10 +26,10 @@ pub fn retain(values: &Values, bounded: bool) -> Result<Retention> {
 
 /// Refuses what does not go with a region, or without one.
 pub fn check_region(options: &Options) -> Result<()> {
-    let region = &options.region;
-    if region.size.is_none() {
+    if options.region.is_none() {
+        let keys = [options.given.region_lock, options.given.region_huge_pages];
         return refuse_if(
-            region.lock || region.huge_pages,
+            keys.contains(&Some(true)),
             "--region: there is no region; expected a SIZE beside lock and huge-pages",
         );
     }

@@ -23,7 +23,6 @@ use crate::python::numpy::{ArrayAllocator, ArraySettings, REGION_ALIGNMENT};
 use crate::{allocator::Allocator, descriptor::name_process, ledger::Account};
 use crate::{libc_exports::native::Mode, limit::recycling::RecycleSettings};
 pub use allocators::Allocators;
-pub use bounds::RegionSettings;
 pub use kinds::Help;
 use outputs::{Outputs, STATS_FILE};
 use pyhost_os::{calls, file::is_open, strings::Strings};
@@ -51,7 +50,8 @@ pub struct Options {
     /// `--cap`, `--soft-cap` and `--cap-share`.
     pub caps: crate::limit::caps::CapSettings,
     pub recycling: Option<RecycleSettings>,
-    pub region: RegionSettings,
+    /// The size of the region.
+    pub region: Option<u64>,
     pub numpy: ArraySettings,
     pub faults: checks::FaultSettings,
     pub lines: LineSettings,
@@ -160,7 +160,7 @@ pub fn read(argv: Vec<OsString>) -> Result<Request> {
     let mut python_argv: Vec<OsString> = argv.iter().take(1).cloned().collect();
     python_argv.extend(argv.iter().skip(1 + host_count).cloned());
     let caps = bounds::caps(&values)?;
-    let bounded = region.size.is_some() || !caps.hard.0.is_empty();
+    let bounded = region.is_some() || !caps.hard.0.is_empty();
     let text_of = |name| {
         let text = variable(name).filter(|_| is_trusted);
         text.map(|text| text.to_string_lossy().into_owned())
@@ -228,7 +228,7 @@ fn check(options: &Options) -> Result<()> {
     )?;
     check_numpy(options)?;
     bounds::check_region(options)?;
-    early::check(options.region.size)?;
+    early::check(options.region)?;
     bounds::check_caps(options)?;
     checks::check_faults(options)
 }
