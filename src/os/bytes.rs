@@ -103,33 +103,23 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_size_is_a_whole_number_of_its_unit() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (64 << 20, "64 MiB"),
-            ((24 << 20) + 1, "25165825 B"),
-            (3 << 19, "1536 KiB"),
-            (64_000_000, "62500 KiB"),
-            (1 << 50, "1024 TiB"),
+    fn sizes_are_whole_numbers_of_a_unit_or_rounded_to_a_tenth_of_the_largest() {
+        for (bytes, exact, rounded) in [
+            (0, "0 B", "0 B"),
+            (1023, "1023 B", "1023 B"),
+            (1024, "1 KiB", "1.0 KiB"),
+            (1536, "1536 B", "1.5 KiB"),
+            (1_048_575, "1048575 B", "1.0 MiB"),
+            (64 << 20, "64 MiB", "64.0 MiB"),
+            (23 * 1_048_576 + 400_000, "24517248 B", "23.4 MiB"),
+            (3 << 19, "1536 KiB", "1.5 MiB"),
+            (64_000_000, "62500 KiB", "61.0 MiB"),
+            (1 << 50, "1024 TiB", "1.0 PiB"),
+            (u64::MAX, "18446744073709551615 B", "16384.0 PiB"),
         ] {
-            assert_eq!(Exact(bytes).to_string(), text);
-        }
-    }
-
-    #[test]
-    fn sizes_are_rounded_to_a_tenth_of_the_largest_unit() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (1048575, "1.0 MiB"),
-            (23 * 1048576 + 400_000, "23.4 MiB"),
-            (u64::MAX, "16384.0 PiB"),
-        ] {
-            assert_eq!(Bytes(bytes).to_string(), text);
-            assert_eq!(format!("{:>12}", Bytes(bytes)), format!("{text:>12}"));
+            assert_eq!(Exact(bytes).to_string(), exact);
+            assert_eq!(Bytes(bytes).to_string(), rounded);
+            assert_eq!(format!("{:>12}", Bytes(bytes)), format!("{rounded:>12}"));
         }
     }
 }

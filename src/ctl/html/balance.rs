@@ -1,9 +1,11 @@
 //! The balance sheet: what the resident size is made of.
 
-use super::figures::{Titles, bytes, head, scroll, swatch, table, words};
+use super::figures::{bytes, head, list, scroll, swatch, words};
 use super::{chart::account_class, text};
 use crate::model::{Balance, BalanceRow, MappedBy};
 use maud::{Markup, html};
+use serde_json::json;
+use std::cmp::Reverse;
 
 /// The class of the style sheet that colours a row.
 fn class(row: &BalanceRow) -> &'static str {
@@ -107,14 +109,6 @@ pub fn section(balance: &Balance, id: &str, label: &str) -> Markup {
 /// The table of what libraries have mapped, the largest first.
 pub fn mapped(libraries: &[MappedBy], label: &str) -> Markup {
     let mut libraries: Vec<_> = libraries.iter().collect();
-    libraries.sort_by_key(|it| std::cmp::Reverse((it.resident_bytes, it.mapped_bytes)));
-    let row = |library: &MappedBy| {
-        html! {
-            th scope="row" { (swatch("mapped")) (text::clean(&library.library)) }
-            td.number { (bytes(library.mapped_bytes)) }
-            td.number { (bytes(library.resident_bytes)) }
-        }
-    };
-    let titles: Titles = [&["library"], &["mapped", "resident"], &[]];
-    table(label, titles, libraries.into_iter().map(row))
+    libraries.sort_by_key(|it| Reverse((it.resident_bytes, it.mapped_bytes)));
+    list(label, json!(libraries).as_array().unwrap_or(&Vec::new()))
 }

@@ -151,15 +151,11 @@ pub fn value(name: &str, value: &Value) -> Markup {
         }
         (_, Some(number)) => count(number),
         (Value::Null, _) => html! { "none" },
-        (Value::Bool(yes), _) => html! { (yes_no(*yes)) },
+        (Value::Bool(yes), _) => html! { @if *yes { "yes" } @else { "no" } },
         (Value::Number(number), _) => html! { (format!("{:.3}", number.as_f64().unwrap_or(0.0))) },
         (Value::String(text), _) => html! { (text::clean(text)) },
         (other, _) => html! { code { (text::short(&other.to_string(), 80)) } },
     }
-}
-
-pub fn yes_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }
 
 #[cfg(test)]

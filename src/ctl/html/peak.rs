@@ -55,12 +55,15 @@ pub fn section(peak: &AtPeak, most: i64, most_resident: Option<i64>) -> Markup {
 pub fn resident_section(peak: &AtResidentPeak) -> Markup {
     let moment = serde_json::to_value(peak).unwrap_or_default();
     let moment = moment.as_object().into_iter().flatten();
-    let moment = moment.filter(|(name, _)| *name != "accounts");
+    let moment = moment.filter(|(name, _)| !["accounts", "mapped"].contains(&name.as_str()));
     html! {
         p.note {
             "The moment with the most resident memory that the host saw. \u{201c}Missed\u{201d} is by how much the kernel's peak \
              is higher."
         }
         (heaps::members(moment))
+        @if let Some(mapped) = peak.mapped.as_ref().filter(|it| !it.is_empty()) {
+            (balance::mapped(mapped, "Table of what libraries had mapped then"))
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! Caps, and the dossier of the last shortage of refusals: who asked, where, what held the memory.
 
-use super::figures::{
-    Titles, bytes, count, facts, list, maybe_bytes, place, scroll, swatch, table,
-};
+use super::figures::{Titles, bytes, count, facts, list, place, scroll, swatch, table};
 use super::{chart::account_class, text};
-use crate::model::{Caps, Dossier, HeldClass, Total};
+use crate::model::{Caps, Dossier, Total};
 use maud::{Markup, html};
+use serde_json::{Value, json};
 
 fn how(name: &str) -> &str {
     match name {
@@ -17,15 +16,11 @@ fn how(name: &str) -> &str {
 }
 
 fn scopes(caps: &Caps) -> Markup {
-    let row = |(scope, cap, reserve_from): (&str, i64, Option<i64>)| {
-        html! {
-            th scope="row" { (text::clean(scope)) }
-            td.number { (bytes(cap)) }
-            td.number { (maybe_bytes(reserve_from)) }
-        }
-    };
-    let titles: Titles = [&["over"], &["cap", "reserve from"], &[]];
-    table("Table of caps", titles, caps.heights().map(row))
+    let row = |(scope, cap, reserve_from): (&str, i64, Option<i64>)| json!({"over": scope, "cap_bytes": cap, "reserve_from_bytes": reserve_from});
+    list(
+        "Table of caps",
+        &caps.heights().map(row).collect::<Vec<_>>(),
+    )
 }
 
 fn dossier(dossier: &Dossier) -> Markup {
@@ -44,16 +39,12 @@ fn dossier(dossier: &Dossier) -> Markup {
             td.number { (bytes(held.peak_bytes)) }
         }
     };
-    let class = |class: &HeldClass| {
-        html! {
-            th scope="row" { (swatch(account_class(&class.account))) (text::clean(&class.account)) }
-            td.number { (bytes(class.block_bytes)) }
-            td.number { (count(class.blocks)) }
-            td.number { (bytes(class.block_bytes.saturating_mul(class.blocks))) }
-        }
-    };
+    let classes = dossier.size_classes.iter().map(|it| {
+        let together = it.block_bytes.saturating_mul(it.blocks);
+        json!({"account": it.account, "block_bytes": it.block_bytes, "blocks": it.blocks, "together_bytes": together})
+    });
+    let classes: Vec<Value> = classes.collect();
     let of_accounts: Titles = [&["account"], &["live then", "share", "peak"], &[]];
-    let of_classes: Titles = [&["account"], &["block size", "blocks", "together"], &[]];
     html! {
         article #dossier {
             h3 { "Refusal " (count(dossier.number)) ": " (text::clean(&dossier.account)) " asked for " (text::bytes(dossier.size_bytes)) }
@@ -74,9 +65,9 @@ fn dossier(dossier: &Dossier) -> Markup {
             }
             h4 { "What held the memory" }
             (table("Table of accounts at the refusal", of_accounts, dossier.accounts.iter().map(account)))
-            @if !dossier.size_classes.is_empty() {
+            @if !classes.is_empty() {
                 h4 { "Largest size classes" }
-                (table("Table of the largest size classes", of_classes, dossier.size_classes.iter().map(class)))
+                (list("Table of the largest size classes", &classes))
             }
             @if dossier.big_blocks > 0 || !dossier.largest.is_empty() {
                 h4 { "Big blocks" }

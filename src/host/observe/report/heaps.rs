@@ -45,10 +45,6 @@ pub fn describe_classes(classes: &Classes, sink: &mut impl Sink) {
     }
 }
 
-pub fn describe_guards(figures: &GuardFigures, sink: &mut impl Sink) {
-    figures!(sink, figures: min_bytes every guarded_blocks live_blocks missed_blocks);
-}
-
 pub fn guards_line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result {
     write!(out, "{} blocks guarded", figures.guarded_blocks)?;
     if figures.missed_blocks > 0 {

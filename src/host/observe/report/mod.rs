@@ -167,7 +167,9 @@ impl Report<'_> {
                 sink.int("injected", injected as i64);
             });
         });
-        sink.object("guards", self.guards.as_ref(), heaps::describe_guards);
+        sink.object("guards", self.guards.as_ref(), |guards, sink| {
+            figures!(sink, guards: min_bytes every guarded_blocks live_blocks missed_blocks);
+        });
         sink.object("leaks", self.leaks, leaks::describe);
         let is_active = |account| facts.is_active(account);
         describe_accounts(&self.now, self.at_end.as_ref(), is_active, sink);

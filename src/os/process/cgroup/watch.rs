@@ -307,30 +307,41 @@ mod tests {
         slab_reclaimable 600\nslab_unreclaimable 50\nslab 650\n";
 
     #[test]
-    fn of_version_2_anonymous_shared_and_unreclaimable_kernel_memory_count() {
-        let found = charged_v2(V2).unwrap();
-        assert_eq!(found, charged(1000, 40, 105));
-        assert_eq!(found.total(), 1145);
-    }
-
-    #[test]
-    fn kernels_that_give_no_sum_of_kernel_memory_give_its_parts() {
-        let text = b"anon 1000\nkernel_stack 10\npercpu 30\nsock 5\nslab_reclaimable 600\n\
-            slab_unreclaimable 50\n";
-        assert_eq!(charged_v2(text).unwrap().kernel, 95);
-    }
-
-    #[test]
-    fn of_version_1_the_totals_count_and_not_the_groups_own() {
-        let text = b"rss 1\nrss_huge 1\nshmem 2\ntotal_cache 999\ntotal_rss 300\n\
-            total_rss_huge 200\ntotal_shmem 40\ntotal_active_anon 5\n";
-        assert_eq!(charged_v1(text), Some(charged(300, 40, 0)));
-    }
-
-    #[test]
-    fn where_version_1_does_not_tell_shared_memory_its_page_lists_do() {
-        let text = b"total_rss 300\ntotal_inactive_anon 250\ntotal_active_anon 100\n";
-        assert_eq!(charged_v1(text).unwrap().shared, 50);
+    fn what_counts_is_read_from_the_file_of_each_kernel() {
+        type Read = fn(&[u8]) -> Option<Charged>;
+        for (read, text, found) in [
+            // Anonymous, shared and unreclaimable kernel memory.
+            (charged_v2 as Read, V2, charged(1000, 40, 105)),
+            // Kernels that give no sum of kernel memory give its parts.
+            (
+                charged_v2,
+                b"anon 1000\nkernel_stack 10\npercpu 30\nsock 5\nslab_reclaimable 600\nslab_unreclaimable 50\n",
+                charged(1000, 0, 95),
+            ),
+            // Of version 1 the totals count, and not the group's own.
+            (
+                charged_v1,
+                b"rss 1\nshmem 2\ntotal_cache 9\ntotal_rss 300\ntotal_rss_huge 200\ntotal_shmem 40\ntotal_active_anon 5\n",
+                charged(300, 40, 0),
+            ),
+            // Where it does not tell shared memory, its page lists do.
+            (
+                charged_v1,
+                b"total_rss 300\ntotal_inactive_anon 250\ntotal_active_anon 100\n",
+                charged(300, 50, 0),
+            ),
+            (
+                own_in,
+                b"Name:\tRssAnon: 7 kB\nVmPTE:\t 8 kB\nRssAnon:\t 112 kB\nRssFile:\t 1640 kB\nRssShmem:\t 4 kB\n",
+                charged(112 << 10, 4 << 10, 8 << 10),
+            ),
+        ] {
+            assert_eq!(read(text), Some(found), "{}", text.escape_ascii());
+        }
+        assert_eq!(charged(1000, 40, 105).total(), 1145);
+        let real = own().expect("/proc/self/status tells it");
+        assert!(real.anonymous > 0 && real.anonymous < 1 << 40);
+        assert!(threads() >= 1);
     }
 
     #[test]
@@ -343,30 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_tells_its_own_share() {
-        let text = b"Name:\tRssAnon: 7 kB\nVmPTE:\t      8 kB\nRssAnon:\t     112 kB\n\
-            RssFile:\t    1640 kB\nRssShmem:\t       4 kB\nThreads:\t3\n";
-        let found = own_in(text).unwrap();
-        assert_eq!(found, charged(112 << 10, 4 << 10, 8 << 10));
-        let real = own().expect("/proc/self/status tells it");
-        assert!(real.anonymous > 0 && real.anonymous < 1 << 40);
-        assert!(threads() >= 1);
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_is_not_read() {
-        assert_eq!(field(b"anon 1000", b"anon"), None);
+    fn what_is_no_number_or_was_cut_off_is_none() {
         assert_eq!(field(b"anon 1000\nshmem 4", b"shmem"), None);
-        assert_eq!(field(b"anon 1000\n", b"anon"), Some(1000));
         assert_eq!(field(b"anon_thp 1\nanon 2\n", b"anon"), Some(2));
-    }
-
-    #[test]
-    fn what_is_no_number_is_none() {
         for text in [
             &b""[..],
             b"\n",
             b"anon\n",
+            b"anon 1000",
             b"anon \n",
             b"anon -1\n",
             b"anon 1 2\n",
