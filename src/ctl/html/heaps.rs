@@ -1,9 +1,9 @@
-//! The heaps: the allocator of array data, the bounded heap, and blocks by size, a histogram an account: live bytes against
-//! what the heap has room for.
+//! The heaps: the allocator of array data, the bounded heap, lost blocks, and blocks by size, a histogram an account: live bytes
+//! against what the heap has room for.
 
 use super::figures::{self, bar, bytes, count, facts, swatch, table, value, words};
 use super::{chart::account_class, text};
-use crate::model::{Ordered, SizeClass};
+use crate::model::{Leaks, Ordered, SizeClass};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -15,11 +15,13 @@ pub fn members<'a>(members: impl IntoIterator<Item = (&'a String, &'a Value)>) -
     let member = |(name, member): (&String, &Value)| (words(name), value(name, member));
     let rows: Vec<(String, Markup)> = others.into_iter().map(member).collect();
     html! {
-        (facts(&rows))
+        @if !rows.is_empty() { (facts(&rows)) }
         @for (name, part) in parts {
             h3 { (words(name)) }
-            @if let Some(list) = part.as_array() { (figures::list(&format!("Table of {}", words(name)), list)) }
-            (self::members(part.as_object().into_iter().flatten()))
+            @match part.as_array() {
+                Some(list) => (figures::list(&format!("Table of {}", words(name)), list)),
+                None => (self::members(part.as_object().into_iter().flatten())),
+            }
         }
     }
 }
@@ -28,6 +30,24 @@ pub fn region(region: &Ordered<Value>) -> Markup {
     let bytes = |name: &str| region.get(name).and_then(Value::as_i64).unwrap_or(0);
     let filled = ["peak_committed_bytes", "committed_bytes"].map(bytes);
     html! { (bar("obj", filled, bytes("size_bytes"))) (members(region)) }
+}
+
+/// The result of the leak check.
+pub fn leaks(leaks: &Leaks) -> Markup {
+    html! {
+        @if leaks.blocks == 0 {
+            p { "No block was lost." }
+        } @else {
+            p {
+                strong { (count(leaks.blocks)) @if leaks.blocks == 1 { " block, " } @else { " blocks, " } (bytes(leaks.bytes)) }
+                ": allocated since the script\u{2019}s start, live after finalisation, and nothing points there."
+            }
+            (figures::list("Table of lost blocks", &leaks.groups))
+        }
+        @if leaks.threads > 0 { p.note { (text::count(leaks.threads)) @if leaks.threads == 1 { " thread" } @else { " threads" } " of Python still ran, of which CPython itself loses blocks." } }
+        @if leaks.interpreters { p.note { "There were further interpreters, of which CPython itself loses blocks." } }
+        @if !leaks.sure && leaks.blocks > 0 { p.note { "So the exit status stays the script\u{2019}s." } }
+    }
 }
 
 /// Heights of a histogram, in units of its picture.

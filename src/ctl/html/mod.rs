@@ -8,7 +8,6 @@ mod accounts;
 mod balance;
 mod bands;
 mod chart;
-mod checks;
 mod figures;
 mod heaps;
 pub mod lines;

@@ -5,7 +5,7 @@
 
 use super::lines::{self, Baseline};
 use super::timeline::Timeline;
-use super::{accounts, balance, checks, heaps, over_time, peak, processes, refusal, summary, text};
+use super::{accounts, balance, heaps, over_time, peak, processes, refusal, summary, text};
 use crate::model::{Report, escaped_where};
 use crate::stacks::View;
 use crate::tree::{Member, Sums};
@@ -63,7 +63,7 @@ pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, Stri
     let classes = report.size_classes.as_ref().map(heaps::sizes);
     let numpy = report.numpy.as_ref().map(heaps::members);
     let region = report.region.as_ref().map(heaps::region);
-    let leaks = report.leaks.as_ref().map(checks::leaks);
+    let leaks = report.leaks.as_ref().map(heaps::leaks);
     let guards = report.guards.as_ref().map(heaps::members);
     let faults = report.faults.as_ref().map(heaps::members);
     let caps = refusal::section(&report.caps);

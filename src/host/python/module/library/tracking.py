@@ -95,15 +95,16 @@ def _decorated(function, begin, by_step):
         async def wrapper(*args, **kwargs):
             with call():
                 inner, items = step(), function(*args, **kwargs)
-                take, given = items.asend, None
+                take, given, held = items.asend, None, []
                 while True:
                     with inner:
                         try:
-                            item = await take(given)
+                            held.append(await take(given))
                         except StopAsyncIteration:
                             return
+                    given = None  # nothing is kept alive between two items
                     try:
-                        take, given = items.asend, (yield item)
+                        take, given = items.asend, (yield held.pop())
                     except GeneratorExit:
                         with inner:
                             await items.aclose()
@@ -114,15 +115,16 @@ def _decorated(function, begin, by_step):
         def wrapper(*args, **kwargs):
             with call():
                 inner, items = step(), function(*args, **kwargs)
-                take, given = items.send, None
+                take, given, held = items.send, None, []
                 while True:
                     with inner:
                         try:
-                            item = take(given)
+                            held.append(take(given))
                         except StopIteration as end:
                             return end.value
+                    given = None  # nothing is kept alive between two items
                     try:
-                        take, given = items.send, (yield item)
+                        take, given = items.send, (yield held.pop())
                     except GeneratorExit:
                         with inner:
                             items.close()
