@@ -287,3 +287,17 @@ print(str(t))";
         "{outcome:#?}"
     );
 }
+
+#[test]
+fn a_tracked_generator_keeps_no_item_that_its_consumer_dropped() {
+    let code = "import pyhost, weakref
+class Item: pass
+@pyhost.track
+def items():
+    for _ in range(2):
+        yield Item()
+made = items()
+dropped = weakref.ref(next(made))
+print(dropped())";
+    assert_eq!(Run::host().code(code).ok().stdout, "None\n");
+}
