@@ -24,11 +24,11 @@ HOSTS = (
     (),
     ("--debug-hooks",),
     ("--guard=min=1,every=1",),
-    ("--debug-hooks", "--guard=min=1,every=1"),
+    ("--debug-hooks=guard",),
     ("--guard=library=" + EXTENSION,),
     ("--guard=all",),
     ("--leak-check=native",),
-    ("--debug-hooks", "--guard=all", "--leak-check=native"),
+    ("--debug-hooks=guard", "--guard=library=" + EXTENSION, "--leak-check=native"),
 )
 
 

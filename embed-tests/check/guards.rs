@@ -492,6 +492,23 @@ c.peek(b, 48, 1)",
             "pyhost: read 1 byte past the end of a block of 48 bytes of the account native";
         assert!(outcome.stderr.contains(expected), "{outcome:#?}");
     }
+    // Beside all others, to the last byte.
+    let code = format!(
+        "import sys; sys.path.append({:?})
+import ctypes, heap_bugs as c
+function = ctypes.PyDLL(None).malloc
+function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+c.peek(function(40), 40, 1)
+b = c.allocate('native', 40)
+print('went on', flush=True)
+c.peek(b, 40, 1)",
+        path.display().to_string()
+    );
+    let run = Run::host().args(["--debug-hooks=guard", "--guard=library=/heap_bugs."]);
+    let outcome = run.code(&code).run();
+    let expected = "pyhost: read 1 byte past the end of a block of 40 bytes of the account native";
+    assert!(outcome.stderr.starts_with(expected), "{outcome:#?}");
+    assert_eq!(outcome.stdout, "went on\n", "{outcome:#?}");
 }
 
 /// A run where the system has no marks for closed pages, as before Linux 6.13.

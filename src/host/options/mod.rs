@@ -87,11 +87,11 @@ impl Options {
 
     /// Which blocks are to be guarded.
     pub fn guard(&self) -> GuardSettings {
-        let of_hooks = match self.given.debug_hooks {
-            Some(DebugHooks::Guard) => GuardSettings::FULL,
-            _ => GuardSettings::Off,
-        };
-        self.given.guard.unwrap_or(of_hooks)
+        let given = self.given.guard;
+        match self.given.debug_hooks {
+            Some(DebugHooks::Guard) => given.map_or(GuardSettings::FULL, GuardSettings::beside_all),
+            _ => given.unwrap_or(GuardSettings::Off),
+        }
     }
 
     /// How many arguments after the program's name are the host's.

@@ -59,6 +59,8 @@ pyhost_os::state! {
         every: AtomicU64 = AtomicU64::new(1),
         /// The least alignment of a block of `native`, and of others; its own is as large as its size allows.
         aligns: [AtomicUsize; 2] = [const { AtomicUsize::new(ALIGNMENT) }; 2],
+        /// That of a block of `native` that the library asks for, beside those of other code; 0 for none of its own.
+        align_of_library: AtomicUsize = AtomicUsize::new(0),
         /// Whether [`lie_over_hooks`] was called.
         lie_over_hooks: AtomicBool = AtomicBool::new(false),
         /// Whether requests of one library alone are guarded.
@@ -98,7 +100,11 @@ pub struct GuardFigures {
 /// The system gives no such range; nothing is guarded.
 pub fn start(settings: GuardSettings, process: Process) -> Result<(), Errno> {
     let GuardSettings::Sample {
-        min, every, align, ..
+        min,
+        every,
+        align,
+        is_beside_all,
+        library,
     } = settings
     else {
         return Ok(());
@@ -106,11 +112,14 @@ pub fn start(settings: GuardSettings, process: Process) -> Result<(), Errno> {
     let range = GuardRange::reserve(process.memory).ok_or_else(Errno::last)?;
     if RANGE.set(range).is_ok() {
         STATE.every.store(every.max(1), Relaxed);
-        (STATE.of_library).store(settings.library().is_some(), Relaxed);
+        (STATE.of_library).store(library.is_some() && !is_beside_all, Relaxed);
         let min = min as usize;
+        let of_all = align.filter(|_| !is_beside_all);
         for (place, default) in STATE.aligns.iter().zip([ALIGNMENT as u64, 1]) {
-            place.store(align.unwrap_or(default) as usize, Relaxed);
+            place.store(of_all.unwrap_or(default) as usize, Relaxed);
         }
+        let of_library = align.filter(|_| is_beside_all).unwrap_or(0);
+        (STATE.align_of_library).store(of_library as usize, Relaxed);
         if process.serves_small && min < SMALL_SIZE_MAX {
             STATE.from_of_small.store(min, Relaxed);
         }
@@ -233,6 +242,12 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
 /// The alignment of a block that a program asks for without naming one.
 fn own_alignment(account: Account, size: usize) -> usize {
     let least = STATE.aligns[usize::from(account != Account::Native)].load(Relaxed);
+    let of_library = STATE.align_of_library.load(Relaxed);
+    let is_apart = of_library > 0 && account == Account::Native && !size.is_multiple_of(ALIGNMENT);
+    let least = match is_apart && native_stacks::is_of_library() {
+        true => of_library,
+        false => least,
+    };
     let least = match account {
         // ctypes has objects with members of 16 bytes in blocks of no multiple of that.
         Account::Obj => ALIGNMENT,

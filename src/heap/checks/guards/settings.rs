@@ -24,8 +24,11 @@ pub enum GuardSettings {
         /// The least alignment of a block; a larger one that its size is a multiple of, up to 16, is kept. `None`: 16 for those of
         /// malloc, which C promises, and 1 for others.
         align: Option<u64>,
-        /// Only requests of the library with this text in its path are guarded; `None`: those of all code. It is never freed.
+        /// `align` is of requests of the library with this text in its path, and only they are guarded unless `is_beside_all`; `None`:
+        /// those of all code. It is never freed.
         library: Option<&'static str>,
+        /// Requests of other code are guarded, too.
+        is_beside_all: bool,
     },
 }
 
@@ -45,7 +48,27 @@ impl GuardSettings {
         every: 1,
         align: None,
         library: None,
+        is_beside_all: false,
     };
+
+    /// The same beside [`GuardSettings::FULL`]: those of a library are kept apart by their alignment alone.
+    #[must_use]
+    pub fn beside_all(self) -> Self {
+        match self {
+            GuardSettings::Sample {
+                align,
+                library: Some(text),
+                ..
+            } => GuardSettings::Sample {
+                min: 1,
+                every: 1,
+                align,
+                library: Some(text),
+                is_beside_all: true,
+            },
+            other => other,
+        }
+    }
 
     /// The part of the path of the library whose requests alone are guarded.
     pub fn library(self) -> Option<&'static str> {
@@ -97,6 +120,7 @@ impl FromStr for GuardSettings {
             every,
             align,
             library,
+            is_beside_all: false,
         })
     }
 }
@@ -119,6 +143,7 @@ mod tests {
                 every,
                 align: None,
                 library: None,
+                is_beside_all: false,
             })
         };
         assert_eq!("all".parse(), sample(1024, 1));
