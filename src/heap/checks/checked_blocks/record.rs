@@ -71,7 +71,7 @@ pub unsafe fn fill(start: *mut u8, size: usize, value: u8) {
 
 /// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
 /// long.
-fn is_filled(bytes: *const [u8], value: u8) -> bool {
+pub fn is_filled(bytes: *const [u8], value: u8) -> bool {
     let (start, length) = (bytes.cast::<u8>(), bytes.len());
     let word = u64::from_ne_bytes([value; 8]);
     // SAFETY: bytes of a block.

@@ -22,19 +22,21 @@ pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
 use crate::call_site::{CallSite, native_stacks};
+use crate::checks::checked_blocks::is_filled;
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::families::Family;
+use crate::checks::fill_bytes::FORBIDDEN;
 use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
 use crate::threads::thread_state::{state, thread_id};
-use crate::{checks::fill_bytes::FORBIDDEN, errno::Errno, host::Request};
+use crate::{errno::Errno, host::Request};
 use crate::{ledger::Account, sampling};
 pub(crate) use slots::Record;
 use slots::{FREED, GuardRange, LIVE, Miss, RANGE, TAKEN};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::{ops::Range, ptr::null_mut};
+use std::{ops::Range, ptr::null_mut, ptr::slice_from_raw_parts};
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
@@ -437,6 +439,13 @@ fn overwritten(slot_end: usize, record: &Record) -> Option<OutOfBounds> {
     let damaged = |address: &usize| unsafe { (*address as *const u8).read_volatile() != FORBIDDEN };
     let found = match (end..slot_end).rev().find(damaged) {
         Some(past) => Some(OutOfBounds::Past(past + 1 - end)),
+        None if is_filled(
+            slice_from_raw_parts(first as *const u8, start - first),
+            FORBIDDEN,
+        ) =>
+        {
+            None
+        }
         None => (first..start)
             .find(damaged)
             .map(|before| OutOfBounds::Before(start - before)),
