@@ -304,8 +304,8 @@ fn a_guarded_block_of_pythons_has_its_calls_under_the_hooks() {
     let extension = extension(&["-g"]);
     for (code, line) in [
         (
-            "b = c.allocate('mem', 4095); c.poke(b, 4095, 1); c.release('mem', b)",
-            "PyMem_Free(): 1 byte past the end of a guarded block of 4095 bytes of the account mem",
+            "b = c.allocate('mem', 4000); c.poke(b - 1, 0, 1); c.release('mem', b)",
+            "PyMem_Free(): 1 byte before the start of a guarded block of 4000 bytes of the account mem",
         ),
         (
             "b = c.allocate('obj', 4096); c.release('mem', b)",

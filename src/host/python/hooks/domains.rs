@@ -162,7 +162,9 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         out_of_bounds::put_hooks_on();
         let serves_all = allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED);
         if checked_blocks::is_on() || guards::are_on() && serves_all {
-            guards::lie_over_hooks();
+            if guards::are_on() {
+                guards::lie_over_hooks();
+            }
             watch::<RAW>(PYMEM_DOMAIN_RAW);
             watch::<MEM>(PYMEM_DOMAIN_MEM);
             watch::<OBJ>(PYMEM_DOMAIN_OBJ);
