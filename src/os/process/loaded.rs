@@ -104,6 +104,19 @@ pub fn load_unwinder() {
     };
 }
 
+/// Bytes of a thread's description with the thread-local data below it, on x86-64; 0 if libc does not say. [`LoadedObject::thread_data`]
+/// is 0 for a library that was loaded late and uses a fixed place there (`DF_STATIC_TLS`), such as libgomp.
+pub fn static_thread_data() -> usize {
+    let (mut size, mut alignment) = (0, 0);
+    // SAFETY: glibc's function, which sanitizers call too, writes these two sizes; `None` is null.
+    unsafe {
+        let ask = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_get_tls_static_info".as_ptr());
+        let ask: Option<extern "C" fn(&mut usize, &mut usize)> = std::mem::transmute(ask);
+        ask.inspect(|ask| ask(&mut size, &mut alignment));
+    }
+    size
+}
+
 /// Clears what `dlerror(3)` would report to this thread: lookups of the host's that found nothing. A
 /// program that asks before its own first `dlopen` expects null. At the end of the host's own lookups.
 pub fn clear_error() {

@@ -52,6 +52,8 @@ pyhost_os::state! {
     static STATE: SearchedMemory {
         /// Bytes of libc's description of a thread (`struct pthread`); 0 if they are not known.
         description: AtomicUsize = AtomicUsize::new(0),
+        /// The same with the thread-local data below it; 0 if it is not known.
+        with_data: AtomicUsize = AtomicUsize::new(0),
         /// A variable that is not searched.
         left_out: OnceLock<Range> = OnceLock::new(),
     }
@@ -65,16 +67,17 @@ pub fn learn_description() {
         let description = u32::from_ne_bytes(size) as usize;
         STATE.description.store(description, Relaxed);
     }
+    STATE.with_data.store(loaded::static_thread_data(), Relaxed);
     loaded::clear_error();
 }
 
-/// libc's description of the thread of a thread pointer. The table of the thread's thread-local data hangs on it, and the
+/// libc's description of the thread of a thread pointer, with the thread-local data at fixed places below it on x86-64. The table of the thread's thread-local data hangs on it, and the
 /// values of pthread_setspecific(3). The main thread's is in memory of the loader's own.
 fn description(pointer: usize) -> Option<Range> {
     const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
     let size = STATE.description.load(Relaxed) & !7;
     (size != 0).then(|| match cfg!(target_arch = "x86_64") {
-        true => pointer..pointer + size,
+        true => pointer - (STATE.with_data.load(Relaxed) & !7).saturating_sub(size)..pointer + size,
         false => pointer - size..pointer + CONTROL_BLOCK,
     })
 }

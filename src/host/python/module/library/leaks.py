@@ -3,6 +3,7 @@
 Run in every interpreter that asks for it, and not before. The figures are taken in C, into memory of their own.
 """
 
+import collections
 import gc
 import itertools
 import sys
@@ -227,13 +228,8 @@ def _types(before, after, kinds, calls):
 
 def _counts():
     """The number of objects of each type, and the types, by the type's address: some types have no hash."""
-    counts, kinds = {}, {}
-    for found in gc.get_objects():
-        kind = type(found)
-        key = id(kind)
-        kinds[key] = kind
-        counts[key] = counts.get(key, 0) + 1
-    return counts, kinds
+    found = [type(one) for one in gc.get_objects()]
+    return collections.Counter(map(id, found)), {id(kind): kind for kind in found}
 
 
 def _lasting(function):
