@@ -91,6 +91,34 @@ def tokenizers_train():
     return lambda: Tokenizer(models.BPE()).train_from_iterator(texts, trainers.BpeTrainer(show_progress=False))
 
 
+def blosc2_asarray():
+    import blosc2
+    import numpy
+
+    values = numpy.arange(5000)
+    return lambda: blosc2.asarray(values)
+
+
+def bottleneck_rankdata():
+    import bottleneck
+    import numpy
+
+    return lambda: bottleneck.rankdata(numpy.ones((2, 500)))
+
+
+def numba_overload():
+    import numba
+
+    def function(value):
+        return value
+
+    made = numba.njit(function)
+    made(1)
+    [compiled] = made.overloads.values()
+    codes = [kind._code for kind in compiled.signature.args]
+    return lambda: numba.njit(function)._insert(codes, compiled.entry_point)
+
+
 def hnswlib_load():
     import hnswlib
 
