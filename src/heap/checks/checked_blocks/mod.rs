@@ -31,7 +31,6 @@ use crate::mimalloc::live_blocks::{self, LiveBlock};
 use crate::threads::thread_state::{ThreadState, state, thread_id};
 use crate::{bounded_heap, known_theap_of, make_theap, sampling, system_memory::retention};
 use crate::{checks::guards, descriptor::notice, ledger::Account, mimalloc::pages::live_page};
-pub(crate) use record::is_filled;
 use record::{Record, State};
 use std::fmt::{Arguments, Display};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -4,7 +4,7 @@
 
 use crate::call_site::{After, CallSite, CallSiteCell};
 use crate::checks::families::Family;
-use crate::checks::fill_bytes::{DEAD, FORBIDDEN};
+use crate::checks::fill_bytes::{DEAD, FORBIDDEN, is_filled};
 use crate::checks::out_of_bounds::{OutOfBounds, asked_of, damage_of_hooks, hooks_of, is_domain};
 use crate::{ledger::Account, mimalloc::heaps::is_checked, mimalloc::live_blocks::LiveBlock};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -67,20 +67,6 @@ pub fn whole(size: usize, alignment: usize) -> Option<usize> {
 pub unsafe fn fill(start: *mut u8, size: usize, value: u8) {
     // SAFETY: the caller's promise.
     unsafe { start.write_bytes(value, size.min(MOST_FILL)) };
-}
-
-/// Whether all bytes of a piece of a block are `value`, which another thread may write to. By words, since the quarantine is
-/// long.
-pub fn is_filled(bytes: *const [u8], value: u8) -> bool {
-    let (start, length) = (bytes.cast::<u8>(), bytes.len());
-    let word = u64::from_ne_bytes([value; 8]);
-    // SAFETY: bytes of a block.
-    unsafe {
-        let is_word = |at: usize| start.add(at).cast::<u64>().read_unaligned() == word;
-        let words = length / 8 * 8;
-        (0..words).step_by(8).all(is_word)
-            && (words..length).all(|at| start.add(at).read_volatile() == value)
-    }
 }
 
 impl Record {

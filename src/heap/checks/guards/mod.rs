@@ -22,10 +22,9 @@ pub use fault::{Fault, fault_at};
 pub use settings::GuardSettings;
 
 use crate::call_site::{CallSite, native_stacks};
-use crate::checks::checked_blocks::is_filled;
 use crate::checks::double_free::{refuse, refuse_block};
 use crate::checks::families::Family;
-use crate::checks::fill_bytes::FORBIDDEN;
+use crate::checks::fill_bytes::{FORBIDDEN, is_filled};
 use crate::checks::out_of_bounds::{self, OutOfBounds};
 use crate::hot::booking::{book_beneath_caps, release_block};
 use crate::mimalloc::{ffi::SMALL_SIZE_MAX, gate};
