@@ -130,7 +130,7 @@ def finish(comparison, results, missing):
     if comparison.options.report:
         section = report.markdown(comparison.stock, comparison.pyhost, host_version(comparison.options.pyhost),
                                   results, missing, comparison.known)
-        report.write_section(comparison.options.report, report.subject(comparison.stock), section)
+        report.write_section(comparison.options.report, section)
     cases = [case for result in results for case in result.cases]
     failed = sum(case.category in classify.BAD for case in cases)
     print(f"\n{len(cases) - failed} passed, {failed} failed")

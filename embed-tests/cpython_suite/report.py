@@ -158,11 +158,11 @@ def heading_of(release):
     return f"## CPython {release}"
 
 
-def write_section(path, release, section):
-    """Puts a release's section into a Markdown file, in place of its earlier one."""
+def write_section(path, section):
+    """Puts a section into a Markdown file, in place of the one with the same heading, its first line."""
     path = pathlib.Path(path)
     text = path.read_text(encoding="utf-8") if path.exists() else "# CPython's own tests, by python and by pyhost\n"
     head, *sections_there = text.split("\n## ")
-    kept = [part for part in sections_there if not ("## " + part).startswith(heading_of(release) + "\n")]
+    kept = [part for part in sections_there if not ("## " + part).startswith(section.splitlines()[0] + "\n")]
     parts = [head.rstrip()] + sorted(part.rstrip() for part in [*kept, section.removeprefix("## ")])
     path.write_text("\n\n## ".join(parts) + "\n", encoding="utf-8")

@@ -130,7 +130,7 @@ class ReportTests(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "report.md")
             for release, text in (("3.9.18", "old"), ("3.11.7", "other"), ("3.9.18", "new")):
-                report.write_section(path, release, f"{report.heading_of(release)}\n\n{text}\n")
+                report.write_section(path, f"{report.heading_of(release)}\n\n{text}\n")
             written = path.read_text()
         self.assertEqual((written.count("## CPython 3.9.18\n"), "old" in written, "other" in written), (1, False, True))
 

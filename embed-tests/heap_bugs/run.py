@@ -304,8 +304,7 @@ def main(arguments, kind=Runner):
     print(report.plain_table(["bug", "planted", *runner.tools], rows))
     print("N found exactly, N~ vaguely, H: a hang")
     if options.report:
-        section = markdown(options, runner.tools, rows)
-        report.write_section(options.report, section.splitlines()[0].removeprefix("## CPython "), section)
+        report.write_section(options.report, markdown(options, runner.tools, rows))
     if options.record:
         record(runner, verdicts)
     expected = read_expected(runner.expected)

@@ -177,8 +177,7 @@ def main(arguments):
                 print("  ".join(row), *(f"failed: {trouble}" for trouble in troubles), sep="\n", flush=True)
     rows.sort(key=lambda row: row[0].lower())
     if options.report:
-        section = markdown(options, rows, runner.lost)
-        report.write_section(options.report, section.splitlines()[0].removeprefix("## CPython "), section)
+        report.write_section(options.report, markdown(options, rows, runner.lost))
     print(f"{len(rows) - failed} passed, {failed} failed")
     return 1 if failed or not rows else 0
 

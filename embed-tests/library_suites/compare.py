@@ -167,7 +167,7 @@ def finish(comparison, results):
     if options.report:
         section = rendering.markdown(comparison.stock, comparison.pyhost, host_version(options.pyhost),
                                      comparison.versions, results, comparison.known)
-        rendering.write_section(options.report, comparison.stock, comparison.versions, section)
+        rendering.write_section(options.report, section)
     cases = [case for result in results for case in result.cases]
     failed = sum(case.category in classify.BAD for case in cases)
     if idle:

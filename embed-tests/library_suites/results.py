@@ -106,9 +106,9 @@ def markdown(stock, pyhost, host_version, versions, results, known):
     return "\n\n".join(parts) + "\n"
 
 
-def write_section(path, stock, versions, section):
+def write_section(path, section):
     """Puts a pair's section into a Markdown file, in place of its earlier one."""
     path = pathlib.Path(path)
     if not path.exists():
         path.write_text(INTRODUCTION, encoding="utf-8")
-    report.write_section(path, pair(stock, versions), section)
+    report.write_section(path, section)

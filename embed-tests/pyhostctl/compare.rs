@@ -92,7 +92,7 @@ fn a_program_that_fails_under_one_host_is_said_and_the_others_go_on() {
 
 #[test]
 fn a_host_that_is_not_there_is_named_before_any_run() {
-    // A plain interpreter is none, either.
+    // A plain interpreter is not a host.
     for python in ["3.1", "/bin/true", "/none", stock().to_str().unwrap()] {
         let outcome = compare(python, &["-c", CODE]).run();
         assert_eq!(outcome.code(), 1, "{outcome:#?}");
@@ -105,7 +105,7 @@ fn a_host_that_is_not_there_is_named_before_any_run() {
 fn a_comprehension_is_one_line_where_it_is_a_function_and_where_it_is_none() {
     let script = folder("comprehension").join("script.py");
     let code = "import sys
-kept = list(map(bytes, [10_000] * 500)) if '--second' in sys.argv else [bytes(10_000) for _ in range(500)]
+kept = list(map(bytes, [10_000] * 2000)) if '--second' in sys.argv else [bytes(10_000) for _ in range(500)]
 ";
     std::fs::write(&script, code).unwrap();
     let both = format!("{PYHOST},{}", second().display());
@@ -113,9 +113,9 @@ kept = list(map(bytes, [10_000] * 500)) if '--second' in sys.argv else [bytes(10
     let result = json(&outcome);
     let changes = result["pythons"][1]["lines"]["changes"].as_array();
     let mut of_line = changes.unwrap().iter().filter(|change| change["line"] == 2);
-    let change = of_line.next().expect("its bytes differ a little");
+    let change = of_line.next().expect("the second allocates four times as much");
     assert_eq!(change["function"], "<module>", "{result:#}");
     assert!(change["a"].as_i64() > Some(3_000_000), "{result:#}");
-    assert!(change["b"].as_i64() > Some(3_000_000), "{result:#}");
+    assert!(change["b"].as_i64() > Some(12_000_000), "{result:#}");
     assert_eq!(of_line.next(), None, "{result:#}");
 }

@@ -126,7 +126,9 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
         if let Some(signal_is_due) = frames::signal_is_due() {
             idle_return::start(frames::interpreter_function(), signal_is_due);
         }
-        if let Err(error) = heap::guards::start(guard, guarded_process()) {
+        if guard != GuardSettings::Off
+            && let Err(error) = heap::guards::start(guard, guarded_process())
+        {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));

@@ -26,7 +26,7 @@ def regex():
         for text in TEXTS[:5]:
             pattern.match(text).captures("word")
             regex.sub(r"(\d+)", lambda found: found[1] * 2, text)
-            regex.findall(r"(?b)(?:numbr){e<=1}", text)
+            regex.findall(r"(?b)(?:number1){e<=1}", text)
         with contextlib.suppress(regex.error):
             regex.compile("(unclosed")
         regex.purge()

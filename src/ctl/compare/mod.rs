@@ -7,7 +7,7 @@ use crate::model::{Ordered, Report, escaped};
 use crate::output::{Failure, may_have_colours, print};
 use crate::stacks::{Frame, Stacks, View};
 use crate::summary::bytes;
-use crate::sweep::End;
+use crate::sweep::{End, Program};
 use clap::{Args, value_parser};
 use hosts::Host;
 use pyhost_os::terminal_text::plain;
@@ -39,14 +39,8 @@ pub struct CompareOptions {
     #[arg(long)]
     pub json: bool,
 
-    /// Python's options, the script, -c CODE or -m MODULE, and the arguments
-    #[arg(
-        value_name = "SCRIPT",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub program: Vec<OsString>,
+    #[command(flatten)]
+    pub program: Program,
 }
 
 const SCHEMA: &str = "pyhost-compare/1";
@@ -147,7 +141,7 @@ pub fn run(options: &CompareOptions) -> Result<u8, Failure> {
     let mut sides = sides?;
     for number in 0..=options.runs {
         for side in &mut sides {
-            side.run(&options.program, number == 0)?;
+            side.run(&options.program.words, number == 0)?;
         }
     }
     name_alike(&mut sides);
@@ -179,36 +173,50 @@ fn name_alike(sides: &mut [Side]) {
     }
 }
 
+/// What a row shows of a side, and the figure that is compared with the first side's.
+type Cell = (String, Option<i64>);
+
+fn add_row(text: &mut String, title: &str, cells: impl Iterator<Item = Cell>) {
+    let mut line = format!("{title:<8}");
+    let mut first: Option<i64> = None; // none is known while the first is shown
+    for (index, (shown, figure)) in cells.enumerate() {
+        let change = first.zip(figure);
+        let change = change.map(|(first, it)| (it - first) as f64 / first as f64 * 100.0);
+        let change = change
+            .map(|it| format!("{:+.0}%", it.round() + 0.0))
+            .unwrap_or_default();
+        let _ = write!(line, "{shown:>15}{change:>7}");
+        if index == 0 {
+            first = figure.filter(|first| *first > 0);
+        }
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
 fn to_text(sides: &[Side]) -> String {
     let mut text = String::new();
-    let mut row = |title: &str, cell: &dyn Fn(&Side) -> (String, Option<i64>)| {
-        let first = cell(&sides[0]).1.filter(|first| *first > 0);
-        let mut line = format!("{title:<8}");
-        for (index, side) in sides.iter().enumerate() {
-            let (shown, figure) = cell(side);
-            let change = first.zip(figure).filter(|_| index > 0);
-            let change = change.map(|(first, it)| (it - first) as f64 / first as f64 * 100.0);
-            let change = change
-                .map(|it| format!("{:+.0}%", it.round() + 0.0))
-                .unwrap_or_default();
-            let _ = write!(line, "{shown:>15}{change:>7}");
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    };
-    row("peak", &|side| (side.host.python.clone(), None));
-    row("ended", &|side| (side.end.text(), None));
-    let figure = |figure: Option<i64>, shown: &dyn Fn(i64) -> String| {
+    let named = |of: fn(&Side) -> String| sides.iter().map(move |side| (of(side), None));
+    add_row(&mut text, "peak", named(|side| side.host.python.clone()));
+    add_row(&mut text, "ended", named(|side| side.end.text()));
+    let cell = |figure: Option<i64>, shown: fn(i64) -> String| {
         (figure.map_or("-".to_owned(), shown), figure)
     };
-    let peaks = sides.iter().map(Side::peaks);
-    for name in peaks.max_by_key(Ordered::len).unwrap_or_default().keys() {
-        let peak = |side: &Side| side.peaks().get(name).copied().flatten();
-        row(&plain(name), &|side| {
-            figure(peak(side), &|it| bytes(it).to_string())
-        });
+    let peaks: Vec<_> = sides.iter().map(Side::peaks).collect();
+    for name in peaks
+        .iter()
+        .max_by_key(|it| it.len())
+        .into_iter()
+        .flat_map(|it| it.keys())
+    {
+        let peak = |it: &Ordered<Option<i64>>| it.get(name).copied().flatten();
+        let cells = peaks
+            .iter()
+            .map(|it| cell(peak(it), |it| bytes(it).to_string()));
+        add_row(&mut text, &plain(name), cells);
     }
     let seconds = |it| format!("{:.3} s", it as f64 / 1e6);
-    row("time", &|side| figure(side.microseconds(), &seconds));
+    let times = sides.iter().map(|side| cell(side.microseconds(), seconds));
+    add_row(&mut text, "time", times);
     let has_colours = io::stdout().is_terminal() && may_have_colours();
     for side in &sides[1..] {
         if let Some(changes) = side.changes(&sides[0]) {
@@ -222,7 +230,7 @@ fn to_text(sides: &[Side]) -> String {
 
 fn to_json(sides: &[Side], options: &CompareOptions) -> String {
     let python = |(index, side): (usize, &Side)| {
-        let changes = side.changes(&sides[0]).filter(|_| index > 0);
+        let changes = (index > 0).then(|| side.changes(&sides[0])).flatten();
         json!({
             "python": side.host.python,
             "host": side.host.path.to_string_lossy(),
@@ -233,6 +241,10 @@ fn to_json(sides: &[Side], options: &CompareOptions) -> String {
         })
     };
     let pythons: Vec<_> = sides.iter().enumerate().map(python).collect();
-    let words = options.program.iter().map(|word| word.to_string_lossy());
+    let words = options
+        .program
+        .words
+        .iter()
+        .map(|word| word.to_string_lossy());
     escaped(&json!({"schema": SCHEMA, "program": words.collect::<Vec<_>>(), "runs": options.runs, "pythons": pythons}).to_string())
 }

@@ -66,6 +66,13 @@ pub struct SweepOptions {
     #[arg(long, value_name = "PATH")]
     pub host: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub program: Program,
+}
+
+/// The program that is run.
+#[derive(Debug, Args)]
+pub struct Program {
     /// Python's options, the script, -c CODE or -m MODULE, and the arguments
     #[arg(
         value_name = "SCRIPT",
@@ -73,7 +80,7 @@ pub struct SweepOptions {
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
-    pub program: Vec<OsString>,
+    pub words: Vec<OsString>,
 }
 
 /// Exit status if a run crashed, hung or leaked.

@@ -209,7 +209,7 @@ impl<'a> Runner<'a> {
         }
         command
             .args(["-X", "faulthandler"])
-            .args(&self.options.program)
+            .args(&self.options.program.words)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         command

@@ -153,7 +153,12 @@ pub fn command(options: &SweepOptions, host: &Path) -> Value {
     let variables =
         variables.filter(|(name, _)| name.starts_with("PYHOST") || name.starts_with("PYTHON"));
     let variables: BTreeMap<String, String> = variables.collect();
-    let program: Vec<String> = options.program.iter().map(|word| text(word)).collect();
+    let program: Vec<String> = options
+        .program
+        .words
+        .iter()
+        .map(|word| text(word))
+        .collect();
     json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),

@@ -40,7 +40,7 @@ use std::{ops::Range, ptr::null_mut, ptr::slice_from_raw_parts};
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
 
-/// What the host knows of the process that blocks are guarded in.
+/// Facts about the process, which the host finds out.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     /// Whether requests of [`SMALL_SIZE_MAX`] bytes and less can come here.
@@ -155,8 +155,8 @@ pub(crate) fn allocate_if_wanted(
     size: usize,
     alignment: usize,
 ) -> Option<*mut u8> {
-    let was_seen = || do_lie_over_hooks() && out_of_bounds::is_domain(account);
-    let is_wanted = size >= STATE.from.load(Relaxed) && !was_seen() && is_sampled();
+    let was_seen = do_lie_over_hooks() && out_of_bounds::is_domain(account);
+    let is_wanted = !was_seen && wants(size);
     is_wanted.then(|| allocate(account, size, alignment))?
 }
 
@@ -236,6 +236,21 @@ pub fn allocate(account: Account, size: usize, alignment: usize) -> Option<*mut 
     }
     if sampling::is_on() {
         sampling::booked_inside(account, block, mapped, &inside);
+    }
+    Some(block)
+}
+
+/// As [`allocate`], each byte `fill` if that is given.
+pub fn allocate_filled(
+    account: Account,
+    size: usize,
+    alignment: usize,
+    fill: Option<u8>,
+) -> Option<*mut u8> {
+    let block = allocate(account, size, alignment)?;
+    if let Some(fill) = fill.filter(|_| !block.is_null()) {
+        // SAFETY: a block that nobody else has yet.
+        unsafe { block.write_bytes(fill, size) };
     }
     Some(block)
 }
@@ -483,7 +498,7 @@ pub fn part_at(address: usize) -> Option<(Option<Account>, usize)> {
     let range = RANGE.get().filter(|range| range.holds(address))?;
     Some((
         live_around(address).map(Record::account),
-        range.slot_end(address),
+        range.behind_slot(address),
     ))
 }
 

@@ -358,7 +358,7 @@ impl GuardRange {
     }
 
     /// Address behind the slot that an address lies in, the closed page included; of the range if it lies in none.
-    pub fn slot_end(&self, address: usize) -> usize {
+    pub fn behind_slot(&self, address: usize) -> usize {
         match self.slot_at(address) {
             Some(slot) => slot.end + self.page,
             None => self.memory.addresses().end,

@@ -71,8 +71,9 @@ pub fn learn_description() {
     loaded::clear_error();
 }
 
-/// libc's description of the thread of a thread pointer, with the thread-local data at fixed places below it on x86-64. The table of the thread's thread-local data hangs on it, and the
-/// values of pthread_setspecific(3). The main thread's is in memory of the loader's own.
+/// libc's description of the thread of a thread pointer, with the thread-local data at fixed places below it on x86-64. The
+/// table of the thread's thread-local data hangs on it, and the values of pthread_setspecific(3). The main thread's is in
+/// memory of the loader's own.
 fn description(pointer: usize) -> Option<Range> {
     const CONTROL_BLOCK: usize = 16; // aarch64: only its two words are behind the thread pointer (ELF TLS, variant 1)
     let size = STATE.description.load(Relaxed) & !7;

@@ -161,10 +161,11 @@ pub fn install(allocator: Allocator, debug_hooks: bool) {
         STATE.debug_hooks.store(true, Relaxed);
         out_of_bounds::put_hooks_on();
         let serves_all = allocator == Allocator::Mimalloc && !cfg!(Py_GIL_DISABLED);
-        if checked_blocks::is_on() || guards::are_on() && serves_all {
-            if guards::are_on() {
-                guards::lie_over_hooks();
-            }
+        let guards_all = guards::are_on() && serves_all;
+        if guards_all {
+            guards::lie_over_hooks();
+        }
+        if checked_blocks::is_on() || guards_all {
             watch::<RAW>(PYMEM_DOMAIN_RAW);
             watch::<MEM>(PYMEM_DOMAIN_MEM);
             watch::<OBJ>(PYMEM_DOMAIN_OBJ);

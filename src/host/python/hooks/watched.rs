@@ -73,10 +73,11 @@ extern "C" fn realloc<const A: usize>(ctx: Pointer, pointer: Pointer, size: usiz
     let unguarded = || unsafe { checked_blocks::bytes_behind_hooks(pointer.cast()) };
     let (before, moved) = match guards::size(pointer.cast()) {
         Some(before) => (before, Some(malloc::<A>(ctx, size))),
-        None => match unguarded().filter(|_| has_gil::<A>()) {
+        None if guards::are_on() && has_gil::<A>() => match unguarded() {
             Some(before) => (before, guarded::<A>(size, Some(FRESH))),
             None => (0, None),
         },
+        None => (0, None),
     };
     let Some(moved) = moved else {
         let function = |table: &PyMemAllocatorEx| Some(table.realloc?(table.ctx, pointer, size));
@@ -108,23 +109,19 @@ fn give_back<const A: usize>(table: &PyMemAllocatorEx, pointer: Pointer, is_real
 
 /// A guarded block of `size` bytes, each `fill` or 0; null if it is refused; `None` if none is asked for, or there is no room.
 fn guarded<const A: usize>(size: usize, fill: Option<u8>) -> Option<Pointer> {
-    let is_last = || {
-        next::<A>()
-            .zip(TABLES[A].get())
-            .is_some_and(|(next, [hooks, _])| std::ptr::eq(next, hooks))
-    };
-    if !guards::wants(size) || !is_last() {
+    if !guards::wants(size) || !next::<A>().is_some_and(is_of_hooks::<A>) {
         return None;
     }
     if faults::fails_of::<A>(size) {
         return Some(null_mut());
     }
-    let block = guards::allocate(Account::ALL[A], size, 1)?;
-    if let Some(fill) = fill.filter(|_| !block.is_null()) {
-        // SAFETY: a block that nobody else has yet.
-        unsafe { block.write_bytes(fill, size) };
-    }
-    Some(block.cast())
+    guards::allocate_filled(Account::ALL[A], size, 1, fill).map(|block| block.cast())
+}
+
+/// Whether a table is that of CPython's hooks.
+fn is_of_hooks<const A: usize>(table: &'static PyMemAllocatorEx) -> bool {
+    let kept = TABLES[A].get();
+    kept.is_some_and(|[hooks, _]| std::ptr::eq(hooks, table))
 }
 
 /// Whether the thread has a right to the domain. If not it names the calls; CPython's hooks are about to end the process.
@@ -149,8 +146,7 @@ fn has_gil<const A: usize>() -> bool {
 fn looked<const A: usize>(pointer: Pointer, is_realloc: bool) -> Option<&'static PyMemAllocatorEx> {
     holds_gil::<A>(if is_realloc { "Realloc" } else { "Free" });
     let table = next_for::<A>(pointer)?;
-    let kept = TABLES[A].get();
-    if kept.is_some_and(|[hooks, _]| std::ptr::eq(hooks, table)) {
+    if is_of_hooks::<A>(table) {
         let name = name::<A>(is_realloc);
         // SAFETY: what a program passes to `free` or `realloc`.
         unsafe { checked_blocks::look_at_pythons(pointer.cast(), Account::ALL[A], name) };

@@ -163,9 +163,10 @@ unsafe fn checked_free(pointer: *mut u8) {
 /// `S`, but for the blocks with guard pages behind them, under `--guard`. With `FILLS` their first bytes are those of fresh ones.
 pub struct Guarded<S, const FILLS: bool>(PhantomData<S>);
 
-/// A guarded block, or null if a cap refuses it; None if none is asked for, or there is no room.
-fn guarded(size: usize) -> Option<*mut u8> {
-    let take = || guards::allocate(Account::Numpy, size, array_blocks::alignment());
+/// A guarded block, each byte `fill` if that is given, or null if a cap refuses it; None if none is asked for, or there is no room.
+fn guarded(size: usize, fill: Option<u8>) -> Option<*mut u8> {
+    let alignment = array_blocks::alignment();
+    let take = || guards::allocate_filled(Account::Numpy, size, alignment, fill);
     guards::wants(size).then(take)?
 }
 
@@ -174,14 +175,8 @@ impl<S: Store, const FILLS: bool> Store for Guarded<S, FILLS> {
     const FREE: Free = guarded_free::<S>;
 
     fn allocate<const ZERO: bool>(size: usize) -> *mut u8 {
-        let Some(block) = guarded(size) else {
-            return S::allocate::<ZERO>(size);
-        };
-        if FILLS && !ZERO && !block.is_null() {
-            // SAFETY: a block that nobody else has yet.
-            unsafe { block.write_bytes(FRESH, size) };
-        }
-        block
+        let fill = (FILLS && !ZERO).then_some(FRESH);
+        guarded(size, fill).unwrap_or_else(|| S::allocate::<ZERO>(size))
     }
 }
 
@@ -198,7 +193,7 @@ unsafe fn guarded_reallocate<S: Store, const FILLS: bool>(
             let moved = S::REALLOCATE(pointer, size);
             let block = match moved.is_null() {
                 true => None,
-                false => guarded(size).filter(|block| !block.is_null()),
+                false => guarded(size, None).filter(|block| !block.is_null()),
             };
             let Some(block) = block else {
                 return moved;
