@@ -174,9 +174,11 @@ class Run:
 
 
 def excerpt(text):
-    """The lines that say what failed, each with some that follow, and the last ones."""
+    """The lines that say what failed: of a test its name, of the rest some that follow; and the last ones."""
     lines = text.splitlines()
     found = [index for index, line in enumerate(lines) if TELLS.search(line)]
-    near = sorted({number for index in found for number in range(index, min(index + 21, len(lines)))})
+    # What a test says when it panics is printed after the names of all.
+    follow = {index: 1 if lines[index].endswith("... FAILED") else 21 for index in found}
+    near = sorted({number for index in found for number in range(index, min(index + follow[index], len(lines)))})
     told = [f"{number + 1}: {lines[number]}" for number in near]
-    return "\n".join([*told[:100], "...", *lines[-40:]])
+    return "\n".join([*told[:150], "...", *lines[-20:]])
