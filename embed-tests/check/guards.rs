@@ -504,11 +504,48 @@ print('went on', flush=True)
 c.peek(b, 40, 1)",
         path.display().to_string()
     );
-    let run = Run::host().args(["--debug-hooks=guard", "--guard=library=/heap_bugs."]);
+    let run = Run::host().args(["--debug-hooks=guard", "--guard=library=/heap_bugs.,align=1"]);
     let outcome = run.code(&code).run();
     let expected = "pyhost: read 1 byte past the end of a block of 40 bytes of the account native";
     assert!(outcome.stderr.starts_with(expected), "{outcome:#?}");
     assert_eq!(outcome.stdout, "went on\n", "{outcome:#?}");
+}
+
+#[test]
+fn blocks_of_a_library_keep_the_alignment_of_malloc_unless_another_is_asked_for() {
+    let path = crate::native_stacks::extension(&["-g"]);
+    let aligned = |guard: &str| {
+        let code = format!(
+            "import sys; sys.path.append({:?})
+import heap_bugs as c
+print({{c.allocate('native', size) % 16 for size in range(16, 200)}} == {{0}})",
+            path.display().to_string()
+        );
+        Run::host().arg(guard).code(&code).ok().stdout
+    };
+    assert_eq!(aligned("--guard=library=/heap_bugs."), "True\n");
+    assert_eq!(aligned("--guard=library=/heap_bugs.,align=1"), "False\n");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_that_needs_the_alignment_of_malloc_is_told_which_option_took_it() {
+    // movaps (%rdi), %xmm0; ret
+    let code = format!(
+        "{ALLOCATORS}import mmap
+memory = mmap.mmap(-1, 4096, prot=7)
+memory.write(b'\\x0f\\x28\\x07\\xc3')
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at)(malloc(36))"
+    );
+    let with = |options: &[&str]| Run::host().args(options).code(&code).run();
+    for hooks in ["--debug-hooks=guard", "--malloc=count"] {
+        let outcome = with(&[hooks, "--guard=min=1,every=1,align=1"]);
+        assert_eq!(outcome.code(), SEGV, "{outcome:#?}");
+        let line = "pyhost: SIGSEGV at an address that is not known, as of code that needs malloc's alignment of 16; --guard has align=1\n";
+        assert!(outcome.stderr.contains(line), "{outcome:#?}");
+        assert_eq!(with(&[hooks, "--guard=min=1,every=1"]).code(), 0);
+    }
 }
 
 /// A run where the system has no marks for closed pages, as before Linux 6.13.

@@ -12,7 +12,7 @@ Each bug is made in a process of its own, by a C extension that is built for the
     missed   nothing was said
     hang     the process did not end
 
-The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks=guard with --guard=library= of the bugs' modules and
+The tools: `none` (the host without options), `hooks` (--debug-hooks), `guard` (--guard=min=1,every=1), `all` (--debug-hooks=guard with --guard=library=TEXT,align=1 of the bugs' modules and
 --leak-check=native; the bugs of a missing check for NULL by `pyhostctl sweep`), `debug` (the interpreter with
 PYTHONMALLOC=debug), `asan`, `valgrind` and `memray`. valgrind takes ten minutes. It and memray, which is asked for leaks
 alone, run only if they are named.
@@ -177,7 +177,7 @@ class Runner:
             return [self.options.pyhostctl, "sweep", "--host", host[0], "--accounts", accounts, "--above", "2M",
                     *bug], {}
         options = {"none": [], "hooks": ["--debug-hooks"], "guard": ["--guard=min=1,every=1"],
-                   "all": ["--debug-hooks=guard", f"--guard=library={self.folder}", "--leak-check=native"]}
+                   "all": ["--debug-hooks=guard", f"--guard=library={self.folder},align=1", "--leak-check=native"]}
         if tool in HOSTS:
             return [*host, *options[tool], *bug], {}
         if tool == "debug":

@@ -294,7 +294,7 @@ would be 0
             8, too, ends at the page [default: 16 for malloc, else 1]
   library=TEXT
             those that code of a library asks for, with TEXT in its
-            path; min=1,every=1,align=1 unless another is given
+            path; min=1,every=1 unless another is given
   all       every block of more than 1K
   off       none" {
         guard: Text<guards::GuardSettings>, ""

@@ -169,6 +169,16 @@ fn is_sampled() -> bool {
     seen.is_multiple_of(STATE.every.load(Relaxed))
 }
 
+/// The alignment of `malloc`'s blocks, of the library's or of all, if it is less than code may count on.
+pub fn alignment_below_mallocs() -> Option<usize> {
+    let of_library = &STATE.align_of_library;
+    let least = match of_library.load(Relaxed) {
+        0 => STATE.aligns[0].load(Relaxed),
+        of_library => of_library,
+    };
+    (least < ALIGNMENT).then_some(least)
+}
+
 /// Whether guards are in force.
 pub fn are_on() -> bool {
     RANGE.get().is_some()

@@ -110,7 +110,6 @@ impl FromStr for GuardSettings {
         let is_all = library.is_some();
         let min = min.unwrap_or(if is_all { 1 } else { DEFAULT_MIN });
         let every = every.unwrap_or(if is_all { 1 } else { DEFAULT_EVERY });
-        let align = align.or(is_all.then_some(1));
         let is_bad = |align: u64| !align.is_power_of_two() || align > MOST_ALIGN;
         if min == 0 || every == 0 || align.is_some_and(is_bad) {
             return Err(expected);

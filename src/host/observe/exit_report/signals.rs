@@ -109,6 +109,9 @@ enum Cause {
     Other(c_int, usize),
     #[display("{} at an address that is not known", signal_name(*_0))]
     Unknown(c_int),
+    /// As unknown, while blocks have this alignment.
+    #[display("{} at an address that is not known, as of code that needs malloc's alignment of 16; --guard has align={_1}", signal_name(*_0))]
+    Unaligned(c_int, usize),
 }
 
 /// What is known of a fault. A signal that a process has sent is no fault.
@@ -117,13 +120,15 @@ fn cause(signal: c_int, info: &siginfo_t, context: &ucontext_t) -> Option<Cause>
     if let Some(fault) = guards::fault_at(address, is_write) {
         return Some(Cause::Guarded(fault));
     }
+    let unaligned = guards::alignment_below_mallocs().filter(|_| !is_page_fault(context));
+    let unaligned = unaligned.map(|alignment| Cause::Unaligned(signal, alignment));
     if !checked_blocks::is_on() {
-        return None;
+        return unaligned.filter(|_| !dispositions::was_sent(info));
     }
     let filled = filled(context).map(Cause::Filled);
     let other = match is_page_fault(context) {
         true => Cause::Other(signal, address),
-        false => Cause::Unknown(signal),
+        false => unaligned.unwrap_or(Cause::Unknown(signal)),
     };
     filled.or_else(|| (!dispositions::was_sent(info)).then_some(other))
 }
