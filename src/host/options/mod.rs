@@ -243,6 +243,10 @@ fn check(options: &Options) -> Result<()> {
         "--malloc off: leaves no domain on mimalloc, but --allocator asks for it; expected \
          --allocator system",
     )?;
+    refuse_if(
+        options.guard().is_without_effect(),
+        "--guard library: --debug-hooks=guard guards the blocks of all code; expected align=N, that of the library's",
+    )?;
     check_numpy(options)?;
     bounds::check_region(options)?;
     early::check(options.region)?;

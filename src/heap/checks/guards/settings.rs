@@ -70,6 +70,19 @@ impl GuardSettings {
         }
     }
 
+    /// Whether a library is named, and nothing is apart for it.
+    pub fn is_without_effect(self) -> bool {
+        matches!(
+            self,
+            Self::Sample {
+                align: None,
+                library: Some(_),
+                is_beside_all: true,
+                ..
+            }
+        )
+    }
+
     /// The part of the path of the library whose requests alone are guarded.
     pub fn library(self) -> Option<&'static str> {
         match self {
