@@ -37,7 +37,7 @@ fn numbers(outcome: &Outcome) -> Vec<i64> {
 #[test]
 fn children_of_every_kind_have_what_the_others_leave() {
     let code = "def child(queue):
-    taken = take(); kept.pop(); queue.put(taken)  # the queue's thread needs memory, too
+    taken = take(); del kept[-4:]; queue.put(taken)  # the queue's thread needs memory, too
 if __name__ == '__main__':
     print(take(most=40), host('print(take())'))
     for method in ('fork', 'spawn', 'forkserver'):
