@@ -146,6 +146,7 @@ def on_newest(python, version, builds):
     yield script(f"each line of a function beside memory_profiler on {version}", "profile_lines", *of_python, processors=0.5, seconds=15)
     yield script(f"heap bugs behind toolkits on {version}, a slice", "heap_bugs", *of_python, "--tools", "all", file="run_toolkits.py", seconds=80)
     yield script(f"published packages in a loop on {version}, a slice", "leak_free", *of_python, seconds=40)
+    yield script(f"a sweep by forks and by fresh processes on {version}, a slice", "sweep_forks", *of_python, "--runs", "24", file="compare.py", seconds=20)
     hosts = [word for each, pyhost in builds.items() for word in ("--host", f"{each}={pyhost}")]
     yield script("growth below caps, a slice", "cap_matrix", *hosts, "--slice", seconds=80,
                  needs=tuple(f"build on {each}" for each in builds))
