@@ -52,11 +52,6 @@ pub struct Process {
 pub const SITES: usize = 20;
 const LIVE: usize = View::Live as usize;
 
-fn heights(total: i64) -> Heights {
-    let account = total;
-    Heights { total, account }
-}
-
 impl Process {
     pub fn new(interval: u64, seed: u64) -> Self {
         let mut chance = Chance::new(seed);
@@ -120,7 +115,7 @@ impl Process {
         }
     }
 
-    /// 40,000 steps of a random life, in which sites differ by size and by age.
+    /// 40,000 steps of a random life, in which sites differ by size and by age. The peaks begin anew before its last quarter.
     fn live(&mut self, random: &mut Random) {
         for step in 0..40_000 {
             if step == 25_000 {
@@ -132,7 +127,9 @@ impl Process {
                 self.bytes[View::AtResidentPeak as usize] = self.bytes[LIVE];
             }
             let site = random.below(SITES);
-            let size = (site + 1) * (1 + random.below(200));
+            // Less in the last quarter, so that its peaks are lower.
+            let most = if step < 30_000 { 200 } else { 120 };
+            let size = (site + 1) * (1 + random.below(most));
             self.allocate(step, site, size);
             if random.below(3) > 0 {
                 self.free(step - random.below(step + 1).min(40 * (site + 1)));
@@ -141,7 +138,22 @@ impl Process {
                 let old = (0..step).filter(|old| old % 4 > 0);
                 old.for_each(|old| self.free(old));
             }
+            if step == 29_999 {
+                self.restart_peaks();
+            }
         }
+    }
+
+    fn restart_peaks(&mut self) {
+        let accounts = [0, 1, 2].map(|account| self.of_account(account));
+        let total = accounts.iter().sum();
+        self.highest = [accounts[0], accounts[1], accounts[2], total];
+        self.samples.restart_peaks(|account| {
+            let account = *accounts.get(usize::from(account)).unwrap_or(&0);
+            Some(Heights { total, account })
+        });
+        self.bytes[View::AtPeak as usize] = self.bytes[LIVE];
+        self.bytes[View::AtAccountPeak as usize] = self.bytes[LIVE];
     }
 
     /// The sum of each site.
@@ -206,28 +218,6 @@ fn the_truth_lies_within_the_error_in_19_of_20_cases_and_in_the_middle() {
     }
 }
 
-#[test]
-fn the_peak_is_that_of_the_total_and_can_start_anew() {
-    let mut samples = Samples::new(1, 9);
-    let add = |samples: &mut Samples, address, bytes, total| {
-        let at = [call("a.py", "f", address as u32)];
-        let block = block(address, 0, whole(bytes));
-        samples.add(block, &mut inward(&at), Some(heights(total)));
-    };
-    add(&mut samples, 1, 100, 100);
-    add(&mut samples, 2, 50, 150);
-    samples.remove(1);
-    add(&mut samples, 3, 70, 120);
-    assert_eq!(samples.bytes(View::AtPeak), [100, 50, 0]);
-    samples.restart_peaks(|_| Some(heights(120)));
-    assert_eq!(samples.bytes(View::AtPeak), [0, 50, 70]);
-    samples.remove(2);
-    assert_eq!(samples.bytes(View::AtPeak), [0, 50, 70]);
-    samples.end(0);
-    samples.remove(3);
-    assert_eq!(samples.bytes(View::Live), [0, 0, 70]);
-}
-
 /// Memory that nobody else reads.
 fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<AtomicU64>> {
     let mapped = Shared::new(words)?;
@@ -238,6 +228,22 @@ fn anonymous(words: usize, fill: &mut dyn FnMut(&[AtomicU64])) -> Option<Shared<
 fn published_words(samples: &Samples) -> Vec<u64> {
     let words = samples.published.as_ref().unwrap().words.iter();
     words.map(|word| word.load(Relaxed)).collect()
+}
+
+/// That a copy has every site of the samples, with its calls and sums.
+fn assert_copy(own: &Samples, copy: &Samples) {
+    assert_eq!(own.counts(), copy.counts());
+    assert_eq!(own.sites().count(), copy.sites().count());
+    for (site, other) in own.sites().zip(copy.sites()) {
+        assert_eq!(site.account, other.account);
+        assert!(own.calls(site).eq(copy.calls(other)));
+        assert_eq!(own.thread_of(site), copy.thread_of(other));
+        assert_eq!(own.age_seconds(site), copy.age_seconds(other));
+        for view in View::ALL {
+            assert_eq!(own.sum(site, view), copy.sum(other, view));
+        }
+        assert_eq!(own.own(site), copy.own(other));
+    }
 }
 
 #[test]
@@ -260,19 +266,7 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     let words = published_words(&process.samples);
     assert!(published::is_whole(&words, &words));
     let read = published::read(&words).unwrap();
-    let (own, copy) = (&process.samples, &read);
-    assert_eq!(own.counts(), copy.counts());
-    assert_eq!(own.sites().count(), copy.sites().count());
-    for (site, other) in own.sites().zip(copy.sites()) {
-        assert_eq!(site.account, other.account);
-        assert!(own.calls(site).eq(copy.calls(other)));
-        assert_eq!(own.thread_of(site), copy.thread_of(other));
-        assert_eq!(own.age_seconds(site), copy.age_seconds(other));
-        for view in View::ALL {
-            assert_eq!(own.sum(site, view), copy.sum(other, view));
-        }
-        assert_eq!(own.own(site), copy.own(other));
-    }
+    assert_copy(&process.samples, &read);
     // A forked child's copy is a new one; what it has beyond its parent's is its own.
     process.samples.forked();
     let sum = |samples: &Samples| {
@@ -439,6 +433,7 @@ fn after_the_end_nothing_changes_and_a_block_in_anothers_place_is_known() {
     samples.restart_peaks(|_| None);
     samples.mark();
     samples.count_dropped();
+    assert!(!samples.remove(16));
     assert_eq!(add(&mut samples, 32, 10, 1), Added::Not);
     assert_eq!(samples.bytes(View::AtPeak), [100, 0]);
     assert_eq!(samples.bytes(View::Live), [0, 30]);
@@ -468,16 +463,17 @@ fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
             (sum.bytes(), sum.blocks())
         })
     };
-    let taken = samples.take_out(16).unwrap();
-    assert_eq!(sums(&samples), [(0, 0), (100, 1)]);
-    let added = samples.put_back(16, taken, 1.0, Weight::NONE);
-    assert_eq!((added, sums(&samples)), (Added::New, [(100, 1), (100, 1)]));
-    let taken = samples.take_out(16).unwrap();
-    samples.put_back(64, taken, 1.0, whole(30).without_block());
-    assert_eq!(sums(&samples), [(130, 1), (130, 1)]);
-    let taken = samples.take_out(64).unwrap();
-    samples.put_back(64, taken, 0.5, Weight::NONE);
-    assert_eq!(sums(&samples), [(65, 1), (130, 1)]);
+    let grown = whole(30).without_block();
+    for (from, to, share, growth, expected) in [
+        (16, 16, 1.0, Weight::NONE, [(100, 1), (100, 1)]),
+        (16, 64, 1.0, grown, [(130, 1), (130, 1)]),
+        (64, 64, 0.5, Weight::NONE, [(65, 1), (130, 1)]),
+    ] {
+        let taken = samples.take_out(from).unwrap();
+        assert_eq!(sums(&samples)[0], (0, 0));
+        let added = samples.put_back(to, taken, share, growth);
+        assert_eq!((added, sums(&samples)), (Added::New, expected));
+    }
     assert!(samples.take_out(16).is_none() && samples.remove(64));
     assert_eq!(sums(&samples), [(0, 0), (130, 1)]);
 }
@@ -580,16 +576,8 @@ fn beyond_the_bounds_a_stack_is_its_innermost_call_and_a_site_is_its_accounts() 
     assert!(samples.publish_by(anonymous));
     let words = published_words(&samples);
     assert!(words.len() * 8 < 160 << 20, "{}", words.len());
-    let read = published::read(&words).unwrap();
-    let copy = samples.copied().unwrap();
-    for other in [&read, &copy] {
-        let pairs = samples.sites().zip(other.sites());
-        for (site, same) in pairs.filter(|(site, _)| site.account == 0) {
-            assert!(samples.calls(site).eq(other.calls(same)));
-            assert_eq!(samples.sum(site, View::Live), other.sum(same, View::Live));
-        }
-        assert_eq!(samples.sites().count(), other.sites().count());
-    }
+    assert_copy(&samples, &published::read(&words).unwrap());
+    assert_copy(&samples, &samples.copied().unwrap());
 }
 
 /// Whether the system has memory for [`scarce`].

@@ -345,15 +345,16 @@ impl Units {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{chance::Chance, tests::whole};
+    use crate::tests::whole;
+    use pyhost_testing::Random;
     use std::collections::HashMap;
 
     #[test]
     fn sums_of_units_are_those_of_a_naive_oracle() {
         const STEPS: usize = if cfg!(miri) { 300 } else { 3000 };
         let mut units = Units::default();
-        let mut chance = Chance::new(7);
-        let mut draw = |below: usize| chance.distance(1 << 20) as usize % below;
+        let mut random = Random(7);
+        let mut draw = |below: usize| random.below(below);
         // The parent of each unit, and the unit and bytes of each block.
         let mut parents: HashMap<UnitNumber, UnitNumber> = HashMap::new();
         let mut blocks: HashMap<usize, (UnitNumber, usize)> = HashMap::new();
@@ -373,18 +374,16 @@ mod tests {
                     let former = blocks.insert(address, (unit, bytes));
                     assert_eq!(is_replaced, Some(former.is_some()));
                 }
-                3 => {
-                    let address = draw(300) + 1;
-                    let taken = units.take_out(address);
-                    assert_eq!(taken.is_some(), blocks.remove(&address).is_some());
-                }
                 _ => {
                     let address = draw(300) + 1;
                     let taken = units.take_out(address);
                     assert_eq!(taken.is_some(), blocks.contains_key(&address));
-                    if let Some(taken) = taken {
-                        let is_replaced = units.put_back(address, taken, 1.0, Weight::NONE);
-                        assert_eq!(is_replaced, Some(false));
+                    match taken.filter(|_| draw(2) == 0) {
+                        None => _ = blocks.remove(&address),
+                        Some(taken) => {
+                            let is_replaced = units.put_back(address, taken, 1.0, Weight::NONE);
+                            assert_eq!(is_replaced, Some(false));
+                        }
                     }
                 }
             }

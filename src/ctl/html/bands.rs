@@ -88,47 +88,32 @@ pub fn cap_lines(timeline: &Timeline, stacks: &[Stack]) -> Vec<CapLine> {
 mod tests {
     use super::*;
 
-    fn sample(index: i64) -> Sample {
-        Sample {
-            time: index as f64,
-            resident: None,
-            files: None,
-            total: 10 + index,
-            accounts: vec![1, 9 + index, 4],
-        }
-    }
+    const TIMELINE: &str = r#"{"timeline":"pyhost-timeline/1","accounts":["raw","obj","arena"]}
+{"t":0,"total":10,"raw":1,"obj":9,"arena":4}
+{"t":1,"total":11,"raw":1,"obj":10,"arena":4}
+{"t":2,"total":12,"raw":1,"obj":11,"arena":4}
+{"t":3,"total":13,"raw":1,"obj":12,"arena":4}
+{"t":0,"caps":{"obj":20,"total":50}}
+{"t":2,"caps":{"total":40}}
+"#;
 
-    fn timeline() -> Timeline {
-        let names = ["raw", "obj", "arena"];
-        Timeline {
-            accounts: names.map(str::to_owned).to_vec(),
-            samples: (0..4).map(sample).collect(),
-            ..Timeline::default()
-        }
-    }
-
-    fn stacks(timeline: &Timeline) -> Vec<Stack> {
-        let samples = timeline.samples.iter();
-        samples
-            .map(|sample| stack(sample, &timeline.accounts))
-            .collect()
+    fn timeline() -> (Timeline, Vec<Stack>) {
+        let timeline = Timeline::of_text(TIMELINE).unwrap();
+        let stacks = timeline.samples.iter();
+        let stacks = stacks.map(|sample| stack(sample, &timeline.accounts));
+        let stacks = stacks.collect();
+        (timeline, stacks)
     }
 
     #[test]
     fn what_lies_in_the_arenas_is_stacked_once() {
-        let stacked = &stacks(&timeline())[0];
-        assert_eq!(stacked.edges, [1.0, 10.0, 10.0]);
+        assert_eq!(timeline().1[0].edges, [1.0, 10.0, 10.0]);
     }
 
     #[test]
     fn a_cap_stands_on_the_bands_below_its_account_and_ends_where_it_is_gone() {
-        let mut timeline = timeline();
-        let cap = |scope: &str, bytes| (scope.to_owned(), bytes);
-        timeline.caps = vec![
-            (0.0, vec![cap("obj", 20), cap("total", 50)]),
-            (2.0, vec![cap("total", 40)]),
-        ];
-        let lines = cap_lines(&timeline, &stacks(&timeline));
+        let (timeline, stacks) = timeline();
+        let lines = cap_lines(&timeline, &stacks);
         let scope = |line: &CapLine| (line.scope.clone(), line.account);
         assert_eq!(scope(&lines[0]), ("obj".to_owned(), Some(1)));
         assert_eq!(lines[0].pieces, [[(0.0, 21.0), (1.0, 21.0), (2.0, 21.0)]]);

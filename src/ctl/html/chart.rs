@@ -379,41 +379,31 @@ pub fn sentence(timeline: &Timeline) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::Sample;
     use super::*;
+    use serde_json::json;
 
-    fn timeline() -> Timeline {
-        let names = ["raw", "obj", "arena"];
-        let sample = |index: i64| Sample {
-            time: index as f64 / 10.0,
-            resident: Some(90 << 20),
-            files: Some(8 << 20),
-            total: (10 + index) << 20,
-            accounts: vec![1 << 20, (9 + index) << 20, 4 << 20],
-        };
-        Timeline {
-            accounts: names.map(str::to_owned).to_vec(),
-            samples: (0..20).map(sample).collect(),
-            caps: vec![
-                (0.0, vec![("total".to_owned(), 64 << 20)]),
-                (
-                    0.5,
-                    vec![("obj".to_owned(), 32 << 20), ("raw".to_owned(), 1 << 40)],
-                ),
-            ],
-            events: vec![Event {
-                time: 0.7,
-                kind: Kind::Mark,
-                text: "</svg><script>fill=\"#C00005\"".to_owned(),
-            }],
-            ..Timeline::default()
-        }
+    /// A timeline of 2 seconds, with so many bytes of `mapped`.
+    fn timeline(mapped: i64) -> Timeline {
+        let mut lines = vec![
+            json!({"timeline": "pyhost-timeline/1", "accounts": ["raw", "obj", "arena", "mapped"]}),
+            json!({"t": 0, "caps": {"total": 64 << 20}}),
+            json!({"t": 0.5, "caps": {"obj": 32 << 20, "raw": 1_i64 << 40}}),
+            json!({"t": 0.7, "mark": "</svg><script>fill=\"#C00005\""}),
+        ];
+        lines.extend((0..20).map(|index| {
+            json!({
+                "t": f64::from(index) / 10.0, "resident": 90 << 20, "files": 8 << 20, "total": (10 + index) << 20,
+                "raw": 1 << 20, "obj": (9 + index) << 20, "arena": 4 << 20, "mapped": mapped,
+            })
+        }));
+        let lines = lines.iter().map(|line| format!("{line}\n"));
+        Timeline::of_text(&lines.collect::<String>()).unwrap()
     }
 
     #[test]
     fn every_role_has_a_class_and_no_colour_is_left() {
         for canvas in [&WIDE, &NARROW] {
-            let picture = draw(&timeline(), canvas, "a \"label\"");
+            let picture = draw(&timeline(0), canvas, "a \"label\"");
             let svg = &picture.svg.0;
             let classes = "band raw|band obj|band arena|band other|band file|resident|cap total|cap obj|mark|ink|grid|axis";
             for class in classes.split('|') {
@@ -432,10 +422,7 @@ mod tests {
     #[test]
     fn what_is_live_and_not_resident_is_an_outline_or_a_sentence() {
         let drawn = |mapped: i64| {
-            let mut timeline = timeline();
-            timeline.accounts.push("mapped".to_owned());
-            let samples = timeline.samples.iter_mut();
-            samples.for_each(|sample| sample.accounts.push(mapped));
+            let timeline = timeline(mapped);
             let picture = draw(&timeline, &WIDE, "");
             (picture.outline, picture.svg.0, sentence(&timeline))
         };

@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    const SERVICE: [(Habit, usize); 12] = [
+    const SERVICE: &[(Habit, usize)] = &[
         (Habit::Leaks(3), 2000),
         (Habit::Leaks(20), 9000),
         (Habit::Leaks(50), 30_000),
@@ -280,38 +280,32 @@ mod tests {
         (Habit::Holds(10), 1000),
         (Habit::Caches(1), 500),
     ];
+    const WARMING_UP: &[(Habit, usize)] =
+        &[(Habit::Caches(5000), 3000), (Habit::Caches(9000), 1500)];
+    const QUEUES: &[(Habit, usize)] = &[(Habit::Drifts, 20_000); 12];
 
     #[test]
     fn of_a_noisy_service_the_leaking_lines_are_named_and_no_other() {
-        let (mut missed, mut wrong) = (Vec::new(), Vec::new());
-        const RUNS: u64 = 60;
-        for seed in 1..=RUNS {
-            let watched = service(&SERVICE, 20_000, seed);
-            let rising = judge(&watched).rising;
-            let found = rising.iter().map(|line| line.line.unwrap().line);
-            let found: Vec<u32> = found.collect();
-            missed.extend((1..=3).filter(|line| !found.contains(line)));
-            let others = found.into_iter().filter(|line| *line > 3);
-            wrong.extend(others.map(|line| (seed, line)));
+        // How often, in 60 runs, a leak may be missed, and another line named.
+        for (habits, most_missed, most_wrong) in
+            [(SERVICE, 9, 3), (WARMING_UP, 0, 1), (QUEUES, 0, 8)]
+        {
+            let (mut missed, mut wrong) = (Vec::new(), Vec::new());
+            for seed in 1..=60 {
+                let watched = service(habits, 20_000, seed);
+                let rising = judge(&watched).rising;
+                for (line, (habit, _)) in (1..).zip(habits) {
+                    let is_named = rising.iter().any(|it| it.line.unwrap().line == line);
+                    match (matches!(habit, Habit::Leaks(_)), is_named) {
+                        (true, false) => missed.push((seed, line)),
+                        (false, true) => wrong.push((seed, line)),
+                        _ => {}
+                    }
+                }
+            }
+            assert!(missed.len() <= most_missed, "missed {missed:?}");
+            assert!(wrong.len() <= most_wrong, "wrong {wrong:?}");
         }
-        assert!(missed.len() as u64 <= RUNS * 3 / 20, "missed {missed:?}");
-        assert!(wrong.len() as u64 <= RUNS / 20, "wrong {wrong:?}");
-    }
-
-    #[test]
-    fn a_service_that_warms_up_leaks_nothing() {
-        let caches = [(Habit::Caches(5000), 3000), (Habit::Caches(9000), 1500)];
-        let wrong =
-            (1..=60).filter(|&seed| !judge(&service(&caches, 20_000, seed)).rising.is_empty());
-        assert!(wrong.count() <= 1);
-    }
-
-    #[test]
-    fn a_queue_that_drifts_is_no_leak() {
-        let queues = [(Habit::Drifts, 20_000); 12];
-        let found = (1..=60).map(|seed| judge(&service(&queues, 20_000, seed)).rising.len());
-        let found: usize = found.sum();
-        assert!(found <= 8, "{found} of 720");
     }
 
     /// How many of 2,000 lines are named, of which each has a value from `look` at every look.

@@ -130,24 +130,53 @@ pub fn mutated(whole: &str, random: &mut Random) -> String {
 }
 
 #[test]
-fn types_with_more_bytes_than_their_row_are_refused() {
-    let of = |types: &[(&str, i64)]| {
-        let row = of_thread(row("obj", 100, 2, &[]), "main", f64::MAX, types);
-        stacks_of(&with_lines(&json!({"interval_bytes": 1, "live": [row]})))
+fn rows_that_no_host_writes_are_refused_in_a_line() {
+    let live = |row: Value| json!({"interval_bytes": 1, "live": [row]});
+    let rows = [row("obj", i64::MAX, 1, &[]), row("raw", 1, 1, &[])];
+    let sum_too_large = json!({"interval_bytes": 1, "live": rows});
+    let mut error_below = row("obj", 1, 1, &[]);
+    error_below["error_bytes"] = (-1).into();
+    let deep = |calls| row("obj", 1, 1, &vec![call("f", "f.py", 1); calls]);
+    let typed = |types: &[(&str, i64)]| {
+        let row = row("obj", 100, 2, &[]);
+        of_thread(row, "main", f64::MAX, types)
     };
-    // Each may be rounded up by half a byte.
-    assert!(of(&[("list", 60), ("dict", 41)]).is_ok());
-    for types in [
-        &[("list", 60), ("dict", 90)][..],
-        &[("list", i64::MAX), ("dict", i64::MAX)],
+    let grown = |[a, b, c]: [i64; 3], of_all: i64| {
+        let rows = [a, b, c, 75].map(|bytes| row("obj", bytes, 1, &[call("f", "f.py", bytes)]));
+        json!({"interval_bytes": 1, "sums": {"grown": {"obj": sum(of_all, 1)}}, "grown": rows})
+    };
+    let (max, below) = (i64::MAX, "below zero in lines.live");
+    let [missing, invalid] = ["missing field", "invalid type"];
+    let [more, large] = ["more bytes than their row", "too large a sum"];
+    for (lines, part) in [
+        (live(row("obj", -1, 1, &[])), below),
+        (live(row("obj", 1, -1, &[])), below),
+        (live(error_below), below),
+        (sum_too_large, "too large a sum in lines.live"),
+        (live(deep(4001)), "more than 4000 calls in lines.live"),
+        (live(json!({"account": "obj"})), missing),
+        (live(row("obj", 1, 1, &[json!({"file": "f"})])), missing),
+        (json!({"live": {}}), invalid),
+        (live(json!({"account": "obj", "bytes": 0.5})), invalid),
+        (live(typed(&[("list", 60), ("dict", 90)])), more),
+        (live(typed(&[("list", max), ("dict", max)])), more),
+        (live(typed(&[("list", -1)])), below),
+        (live(typed(&[("list", 0); 99])), "more than 32 types"),
+        (grown([max, -max, max], 0), large),
+        (grown([-max, -1, 0], max), large),
+        (grown([i64::MIN, 0, 0], 0), "below zero in lines.grown"),
+        (grown([1, 0, 0], i64::MIN), "below zero in lines.grown"),
+        (grown([-max, 0, 0], max), large),
+        (grown([max, 0, 0], -max), large),
     ] {
-        assert_has(&of(types).unwrap_err(), &["more bytes than their row"]);
+        let error = stacks_of(&with_lines(&lines)).unwrap_err();
+        assert_has(&error, &[part]);
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
-    assert_has(&of(&[("list", -1)]).unwrap_err(), &["below zero"]);
-    assert_has(
-        &of(&[("list", 0); 99]).unwrap_err(),
-        &["more than 32 types"],
-    );
+    // Each type may be rounded up by half a byte.
+    for row in [deep(4000), typed(&[("list", 60), ("dict", 41)])] {
+        assert!(stacks_of(&with_lines(&live(row))).is_ok());
+    }
 }
 
 #[test]

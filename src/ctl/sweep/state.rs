@@ -185,11 +185,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn results_come_back_and_a_line_that_was_cut_is_taken_away() {
+    /// A folder, the path of a state in it, and the state's command.
+    fn place() -> (tempfile::TempDir, PathBuf, Value) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        (folder, path, json!({"schema": SCHEMA, "program": ["a.py"]}))
+    }
+
+    #[test]
+    fn results_come_back_and_a_line_that_was_cut_is_taken_away() {
+        let (_folder, path, command) = place();
         let mut state = State::open(&path, &command).ok().unwrap();
         for (number, end) in [(0, End::Status(0)), (7, End::Signal(11)), (8, End::Hang)] {
             assert!(state.keep(number, &run(end)).is_ok());
@@ -211,9 +216,7 @@ mod tests {
 
     #[test]
     fn a_sweep_that_keeps_nothing_leaves_no_file_and_removes_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
-        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        let (folder, path, command) = place();
         let open = || State::open(&path, &command).ok().unwrap();
         let state = open();
         assert!(state.is_in(&folder.path().join(".").join("state")));
@@ -235,9 +238,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_damaged_is_refused_and_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
-        let command = json!({"schema": SCHEMA, "program": ["a.py"]});
+        let (_folder, path, command) = place();
         let content = "{\"schema\":\"pyhost-sweep/1\",\"program\":[\"a.py\"]}\n{}\n";
         std::fs::write(&path, content).unwrap();
         let Failure(text) = State::open(&path, &command).err().unwrap();

@@ -251,9 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn a_block_counts_from_its_first_slice_to_its_last() {
+    fn a_block_counts_from_its_first_slice_to_its_last_if_all_are_below_the_limit() {
         let mut commits = commits(3, 2 * BLOCK as u64);
-        commits.commit(5..7, false, |_| true).unwrap();
+        for slices in [5..7, 40..41, 70..71] {
+            commits.commit(slices, false, |_| true).unwrap();
+        }
+        assert!(!commits.count_blocks(|_| true), "beyond the limit");
+        assert_eq!(
+            (commits.committed(), commits.whole_blocks),
+            (4 * ONE, false)
+        );
+        assert!(commits.release(40..71, |_| true));
         let mut widened = Vec::new();
         assert!(commits.count_blocks(|run| {
             widened.push((run.start, run.end));
@@ -274,16 +282,6 @@ mod tests {
         assert!(commits.release(20..33, &mut forget));
         assert_eq!(gone, [(0, 32), (32, 64)]);
         assert_eq!(commits.committed(), 0);
-    }
-
-    #[test]
-    fn blocks_are_not_counted_where_they_would_pass_the_limit() {
-        let mut commits = commits(3, BLOCK as u64);
-        commits.commit(0..1, false, |_| true).unwrap();
-        commits.commit(40..41, false, |_| true).unwrap();
-        assert!(!commits.count_blocks(|_| true));
-        assert_eq!(commits.committed(), 2 * ONE);
-        assert!(!commits.whole_blocks);
     }
 
     /// The system refuses some of them.

@@ -200,16 +200,18 @@ pub(crate) fn open() {
 mod tests {
     use super::*;
     use crate::{slot, thread_number as thread_id};
-    use std::{sync::Barrier, sync::atomic::AtomicU32};
+    use std::sync::Barrier;
 
     /// A gate is one for the process: the tests take turns.
-    static TURNS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    fn turn() -> std::sync::MutexGuard<'static, ()> {
+        static TURNS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let turn = TURNS.lock();
+        turn.unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 
     #[test]
     fn a_signal_handler_that_interrupts_a_try_waits_until_the_fork_is_over() {
-        let _turn = TURNS
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _turn = turn();
         let (is_closed, has_entered) = (Barrier::new(2), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let handler = scope.spawn(|| {
@@ -236,36 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_shares_its_slot_goes_on_inside_while_another_waits_to_fork() {
-        let _turn = TURNS
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (is_inside, left) = (Barrier::new(2), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let slot = LEDGER.overflow();
-                let inside = enter(slot, thread_id());
-                is_inside.wait();
-                while is_open() {
-                    yield_now();
-                }
-                drop(enter(slot, thread_id()));
-                left.store(1, Relaxed);
-                drop(inside);
-            });
-            is_inside.wait();
-            while_closed(slot(), thread_id(), |_| {
-                assert_eq!(left.load(Relaxed), 1);
-            });
-        });
-        assert_eq!(LEDGER.overflow().busy.load(Relaxed), 0);
-    }
-
-    #[test]
     fn a_panic_opens_the_gate() {
-        let _turn = TURNS
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _turn = turn();
         let panics = || {
             while_closed(slot(), thread_id(), |_| {
                 std::panic::resume_unwind(Box::new(()))

@@ -272,41 +272,37 @@ mod tests {
         };
         let path = format!("PATH=/nowhere:{}", folder.display());
         let handshake = format!("{HANDSHAKE}{}:{}:", found.dev(), found.ino());
-        for (name, is_hosted) in [
-            ("python", true),
-            ("link", true),
-            ("direct", true),
-            ("by-env", true),
-            ("other", false),
-            ("by-other", false),
-            ("empty", false),
-            ("missing", false),
+        let program = |name: &str| CString::new(folder.join(name).to_str().unwrap()).unwrap();
+        let [ours, other, both, twice] = [
+            "/opt/lib/libpyhost.so",
+            "other.so",
+            "/opt/lib/libpyhost.so:other.so",
+            "/opt/lib/libpyhost.so:/opt/lib/libpyhost.so",
+        ]
+        .map(|libraries| format!("LD_PRELOAD={libraries}"));
+        let plain = ["A=1", &path];
+        let hosted = [&ours, &handshake, "A=1", &path];
+        for (name, given, expected) in [
+            ("python", &plain[..], &hosted[..]),
+            ("link", &plain, &hosted),
+            ("direct", &plain, &hosted),
+            ("by-env", &plain, &hosted),
+            ("other", &plain, &plain),
+            ("by-other", &plain, &plain),
+            ("empty", &plain, &plain),
+            ("missing", &plain, &plain),
+            ("python", &[&other, "B=2"], &[&both, &handshake, "B=2"]),
+            // The user may preload the library, too: only the first of the list is taken out again.
+            ("python", &[&ours], &[&twice, &handshake]),
+            ("python", &[&ours, &handshake], &[&ours, &handshake]),
         ] {
-            let program = CString::new(folder.join(name).to_str().unwrap()).unwrap();
-            let given = ["A=1", path.as_str()];
-            let environment = environment_of(&given, &program, &preload);
-            let added = ["LD_PRELOAD=/opt/lib/libpyhost.so", handshake.as_str()];
-            let expected = match is_hosted {
-                true => [&added[..], &given].concat(),
-                false => given.to_vec(),
-            };
-            assert_eq!(environment, expected, "{name}");
+            let environment = environment_of(given, &program(name), &preload);
+            assert_eq!(environment, expected, "{name} {given:?}");
         }
-        let program = CString::new(python.to_str().unwrap()).unwrap();
-        let given = ["LD_PRELOAD=libeatmydata.so", "B=2"];
-        let environment = environment_of(&given, &program, &preload);
-        let both = "LD_PRELOAD=/opt/lib/libpyhost.so:libeatmydata.so";
-        assert_eq!(environment, [both, &handshake, "B=2"]);
-        // The user may preload the library, too: only the first of the list is taken out again.
-        let ours = ["LD_PRELOAD=/opt/lib/libpyhost.so"];
-        let environment = environment_of(&ours, &program, &preload);
-        let twice = "LD_PRELOAD=/opt/lib/libpyhost.so:/opt/lib/libpyhost.so";
-        assert_eq!(environment, [twice, &handshake]);
-        let given = [ours[0], handshake.as_str()];
-        assert_eq!(environment_of(&given, &program, &preload), given);
         let many: Vec<String> = (0..3000).map(|number| format!("V{number}=")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(environment_of(&many, &program, &preload).len(), 3002);
+        let environment = environment_of(&many, &program("python"), &preload);
+        assert_eq!(environment.len(), 3002);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

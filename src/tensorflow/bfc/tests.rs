@@ -5,7 +5,8 @@
 
 use super::bins::{bin_of, priority};
 use super::chunks::{Chunk, Handle};
-use super::{BINS, Bfc, BinStatistics, GRANULE, Statistics, can_give_back, reserved::LAZY_BYTES};
+use super::{BINS, Bfc, BinStatistics, ChunkView, GRANULE, Statistics};
+use super::{can_give_back, reserved::LAZY_BYTES};
 use pyhost_testing::Random;
 use std::collections::HashSet;
 use std::ptr::{NonNull, null_mut};
@@ -85,12 +86,8 @@ impl Bfc {
     /// Asserts every invariant but those of the map beyond the chunks' starts.
     fn check(&self) {
         let in_tree = self.check_tree();
-        let (mut chunks, mut free_chunks) = (0, 0);
-        let (mut live_bytes, mut requested, mut live_chunks, mut largest) = (0, 0, 0, 0);
-        let mut dirty = 0;
-        let mut allocations = HashSet::new();
-        let (mut end, mut before, mut before_is_free) = (0, Handle::NONE, false);
-        let mut at = self.chunks.first();
+        let (mut chunks, mut end) = (Vec::<Chunk>::new(), 0);
+        let (mut at, mut before) = (self.chunks.first(), Handle::NONE);
         while at.is_some() {
             let chunk = self.chunks[at];
             assert_eq!(chunk.start, end, "a gap or an overlap");
@@ -99,45 +96,44 @@ impl Bfc {
             let known = self.chunks.starting_at(chunk.start as usize);
             assert_eq!(known, Some(at), "the map does not know the chunk");
             assert_eq!(in_tree.contains(&at.0), chunk.is_free());
-            if chunk.is_free() {
-                assert!(!before_is_free, "free neighbours were not merged");
-                assert_eq!(chunk.requested, 0);
-                free_chunks += 1;
-                largest = largest.max(chunk.bytes());
-                if can_give_back(&chunk) {
-                    dirty += chunk.bytes() as u64;
-                }
-            } else {
-                assert!((1..=chunk.bytes()).contains(&chunk.requested));
-                assert!(chunk.allocation <= self.counts.allocations);
-                assert!(allocations.insert(chunk.allocation), "a number used twice");
-                assert!(chunk.end() <= self.touched);
-                live_bytes += chunk.bytes();
-                requested += chunk.requested;
-                live_chunks += 1;
-            }
-            before_is_free = chunk.is_free();
-            end += chunk.granules;
-            before = at;
-            at = chunk.next;
-            chunks += 1;
+            (end, before, at) = (end + chunk.granules, at, chunk.next);
+            chunks.push(chunk);
         }
         assert_eq!(end, self.granules, "the chunks do not tile the region");
         assert!(self.granules <= self.maximum);
         assert_eq!(self.chunks.last(), before);
-        assert_eq!(in_tree.len(), free_chunks);
-        self.chunks.check(chunks);
+        self.chunks.check(chunks.len());
+        let mut pairs = chunks.windows(2);
+        let unmerged = pairs.any(|pair| pair[0].is_free() && pair[1].is_free());
+        assert!(!unmerged, "free neighbours were not merged");
 
+        let (free, live): (Vec<Chunk>, Vec<Chunk>) = chunks.into_iter().partition(Chunk::is_free);
+        assert_eq!(in_tree.len(), free.len());
+        let dirty: Vec<Chunk> = free.iter().copied().filter(can_give_back).collect();
+        let mut allocations = HashSet::new();
+        for chunk in &live {
+            assert!((1..=chunk.bytes()).contains(&chunk.requested));
+            assert!(chunk.allocation <= self.counts.allocations);
+            assert!(allocations.insert(chunk.allocation), "a number used twice");
+            assert!(chunk.end() <= self.touched);
+        }
+        let sum = |chunks: &[Chunk], figure: fn(&Chunk) -> usize| {
+            chunks.iter().map(figure).sum::<usize>() as u64
+        };
+        assert_eq!(sum(&free, |chunk| chunk.requested), 0);
+        assert_eq!(self.dirty_bytes, sum(&dirty, Chunk::bytes));
         let statistics = self.statistics();
-        let region = self.granules as usize * GRANULE;
-        assert_eq!(statistics.region_bytes, region as u64);
-        assert_eq!(statistics.live_bytes, live_bytes as u64);
-        assert_eq!(statistics.requested_bytes, requested as u64);
-        assert_eq!(statistics.live_chunks, live_chunks);
-        assert_eq!(statistics.free_bytes, (region - live_bytes) as u64);
-        assert_eq!(statistics.free_chunks, free_chunks as u64);
-        assert_eq!(self.dirty_bytes, dirty);
-        assert_eq!(statistics.largest_free_bytes, largest as u64);
+        let expected = Statistics {
+            region_bytes: (self.granules as usize * GRANULE) as u64,
+            live_bytes: sum(&live, Chunk::bytes),
+            requested_bytes: sum(&live, |chunk| chunk.requested),
+            live_chunks: live.len() as u64,
+            free_bytes: sum(&free, Chunk::bytes),
+            free_chunks: free.len() as u64,
+            largest_free_bytes: free.iter().map(Chunk::bytes).max().unwrap_or(0) as u64,
+            ..statistics
+        };
+        assert_eq!(statistics, expected);
         assert!(statistics.peak_live_bytes >= statistics.live_bytes);
         if !cfg!(miri) {
             self.check_sums_of_bins(&statistics);
@@ -389,40 +385,28 @@ fn every_chunk_is_where_a_naive_best_fit_puts_it_and_blocks_keep_their_contents(
 
 #[test]
 fn bins_are_powers_of_two_from_256_bytes_and_the_last_has_no_end() {
-    for (bytes, bin) in [
-        (256, 0),
-        (256 + 256, 1),
-        (1024 - 256, 1),
-        (1024, 2),
-        (256 * MIB - 256, 19),
-        (256 * MIB, 20),
-        (2048 * MIB, 20),
-    ] {
-        assert_eq!(bin_of((bytes / GRANULE) as u32), bin, "{bytes}");
+    for power in 0..32_usize {
+        let first = 1 << power;
+        let bins = [first, first + (first - 1)].map(bin_of);
+        assert_eq!(bins, [power.min(20); 2], "2^{power} granules");
     }
-    assert_eq!(bin_of(0), 0);
-    assert_eq!(bin_of(u32::MAX), BINS - 1);
+    assert_eq!((bin_of(0), BINS, GRANULE), (0, 21, 256));
+    assert_eq!(reserve(0, 0).bins()[BINS - 1].to_bytes, None);
 }
 
 #[test]
 fn a_remainder_of_128_mib_is_split_off_whatever_the_request() {
     // None of this memory is touched.
-    for (size, usable) in [
-        (428 * MIB, 300 * MIB),
-        (428 * MIB - page(), 428 * MIB - page()),
-    ] {
-        let mut bfc = reserve(size, size);
-        let pointer = take(&mut bfc, 300 * MIB);
-        assert_eq!(bfc.usable(pointer), Some(usable));
+    let whole = 428 * MIB;
+    for (request, usable) in [(300 * MIB, 300 * MIB), (300 * MIB + 1, whole)] {
+        let mut bfc = reserve(whole, whole);
+        let block = take(&mut bfc, request);
+        assert_eq!(bfc.free(block), Some(usable));
+        let block = take(&mut bfc, whole);
+        let shrunk = bfc.reallocate_in_place(block, request);
+        assert_eq!(shrunk, Some((whole, usable)));
         bfc.check();
     }
-    let mut bfc = reserve(428 * MIB, 428 * MIB);
-    let pointer = take(&mut bfc, 428 * MIB);
-    let shrunk = bfc.reallocate_in_place(pointer, 300 * MIB + 1);
-    assert_eq!(shrunk, Some((428 * MIB, 428 * MIB)));
-    let shrunk = bfc.reallocate_in_place(pointer, 300 * MIB);
-    assert_eq!(shrunk, Some((428 * MIB, 300 * MIB)));
-    bfc.check();
 }
 
 #[test]
@@ -502,37 +486,6 @@ fn a_pointer_that_starts_no_live_chunk_is_refused() {
     take(&mut bfc, 4 * KIB);
     assert_eq!(bfc.free(next), None);
     bfc.check();
-}
-
-#[test]
-fn zeroed_memory_is_zero_however_it_was_used_before() {
-    let mut bfc = reserve(MIB, 64 * MIB);
-    let tails = [1, 255, 5000].into_iter();
-    let long = [0, 1, 6, 4 * LAZY_BYTES + 778, 19 * LAZY_BYTES + 1];
-    for size in tails.chain(long.map(|more| LAZY_BYTES - 1 + more)) {
-        // The first chunk is not at a page's start.
-        let before = take(&mut bfc, 256);
-        let dirty = take(&mut bfc, size);
-        let after = take(&mut bfc, 256);
-        fill(dirty, bfc.usable(dirty).unwrap(), 0xA5);
-        fill(before, 256, 0x5A);
-        fill(after, 256, 0x5A);
-        bfc.free(dirty);
-        assert_eq!(bfc.allocate(size, true).unwrap().as_ptr(), dirty);
-        assert!(holds(dirty, size, 0));
-        for neighbour in [before, after] {
-            assert!(holds(neighbour, 256, 0x5A));
-            bfc.free(neighbour);
-        }
-        // Partly beyond all that was handed out before.
-        fill(dirty, size, 0xA5);
-        bfc.free(dirty);
-        let longer = bfc.allocate(size * 2, true).unwrap().as_ptr();
-        assert!(holds(longer, size * 2, 0));
-        fill(longer, size * 2, 0xA5);
-        bfc.free(longer);
-        bfc.check();
-    }
 }
 
 #[test]
@@ -621,37 +574,30 @@ fn the_map_shows_bins_chunks_and_sums() {
     let hole = take(&mut bfc, 1000);
     take(&mut bfc, 2000);
     bfc.free(hole);
-    let base = bfc.region.address();
-    let mut text = String::new();
     let chunks: Vec<_> = bfc.chunks().collect();
-    bfc.map().write(&chunks, &mut text).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 4 + 4 + 4, "{text}");
-    let bins = [
-        "bin  1, from 512 B to below 1.0 KiB: 1 chunks, 1 in use; 512 B, 512 B in use, 300 B requested",
-        "bin  2, from 1.0 KiB to below 2.0 KiB: 1 chunks, 0 in use; 1.0 KiB, 0 B in use, 0 B requested",
-    ];
-    assert_eq!(lines[..2], bins);
-    assert!(lines[3].starts_with("bin  7, from 32.0 KiB"));
-    let rest = 64 * KIB - 3584;
-    let chunks = [
-        format!("in use {base:#014x} 512 (300 B requested, allocation 1)"),
-        format!("free   {:#014x} 1024", base + 512),
-        format!(
-            "in use {:#014x} 2048 (2000 B requested, allocation 3)",
-            base + 1536
-        ),
-        format!("free   {:#014x} {rest}", base + 3584),
-    ];
-    assert_eq!(lines[4..8], chunks);
-    let sums = [
-        "reserved 1.0 MiB, region 64.0 KiB after 0 growths",
-        "in use 2.5 KiB in 2 chunks, 2.2 KiB requested, peak 3.5 KiB",
-        "free 61.5 KiB in 2 chunks, largest 60.5 KiB, fragmentation 1.6 %",
-        "3 allocations, 0 failures",
-    ];
-    assert_eq!(lines[8..], sums);
-    let mut short = String::new();
-    bfc.map().write(&[], &mut short).unwrap();
-    assert_eq!(short.lines().count(), 4 + 4);
+    let text = |chunks: &[ChunkView]| {
+        let mut text = String::new();
+        bfc.map().write(chunks, &mut text).unwrap();
+        text
+    };
+    let mut whole = text(&chunks);
+    for (chunk, name) in chunks.iter().zip(["FIRST", "HOLE", "THIRD", "REST"]) {
+        whole = whole.replace(&format!("{:#014x}", chunk.address), name);
+    }
+    let expected = "\
+bin  1, from 512 B to below 1.0 KiB: 1 chunks, 1 in use; 512 B, 512 B in use, 300 B requested
+bin  2, from 1.0 KiB to below 2.0 KiB: 1 chunks, 0 in use; 1.0 KiB, 0 B in use, 0 B requested
+bin  3, from 2.0 KiB to below 4.0 KiB: 1 chunks, 1 in use; 2.0 KiB, 2.0 KiB in use, 2.0 KiB requested
+bin  7, from 32.0 KiB to below 64.0 KiB: 1 chunks, 0 in use; 60.5 KiB, 0 B in use, 0 B requested
+in use FIRST 512 (300 B requested, allocation 1)
+free   HOLE 1024
+in use THIRD 2048 (2000 B requested, allocation 3)
+free   REST 61952
+reserved 1.0 MiB, region 64.0 KiB after 0 growths
+in use 2.5 KiB in 2 chunks, 2.2 KiB requested, peak 3.5 KiB
+free 61.5 KiB in 2 chunks, largest 60.5 KiB, fragmentation 1.6 %
+3 allocations, 0 failures
+";
+    assert_eq!(whole, expected);
+    assert_eq!(text(&[]).lines().count(), 4 + 4);
 }

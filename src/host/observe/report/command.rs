@@ -112,55 +112,45 @@ fn script(path: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_program_is_called_by_its_last_part() {
-        for (arguments, expected) in [
-            (&[] as &[&str], "-"),
-            (&["-"], "-"),
-            (&["-i"], "-"),
-            (&["/srv/jobs/night.py", "--all"], "night.py"),
-            (&["app/"], "app"),
-            (&["."], "."),
-            (&["-u", "-X", "dev", "a.py"], "a.py"),
-            (&["-Xdev", "-Werror", "a.py"], "a.py"),
-            (&["-uW", "error", "a.py"], "a.py"),
-            (&["-m", "pytest", "-x"], "pytest"),
-            (&["-Im", "http.server"], "http.server"),
-            (&["-mjson.tool"], "json.tool"),
-            (&["-uc", "pass", "a.py"], "-c"),
-            (&["--check-hash-based-pycs", "always", "a.py"], "a.py"),
-            (&["--", "-odd.py"], "-odd.py"),
-        ] {
-            let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            assert_eq!(name(&words, None), expected, "{arguments:?}");
-        }
-    }
+    /// Programs, one a line: the arguments, the script that started the process, the name, and whether it is that of no script.
+    const PROGRAMS: &str = "\
+ | | - | no script
+- | | - | no script
+-i | | - | no script
+/srv/jobs/night.py --all | | night.py
+app/ | | app
+. | | .
+-u -X dev a.py | | a.py
+-Xdev -Werror a.py | | a.py
+-uW error a.py | | a.py
+-m pytest -x | | pytest
+-Im http.server | | http.server
+-mjson.tool | | json.tool
+-uc pass a.py | | -c | no script
+--check-hash-based-pycs always a.py | | a.py
+-- -odd.py | | -odd.py
+-c SPAWN | | multiprocessing: spawn | no script
+-c SPAWN | serve.py | multiprocessing: spawn of serve.py | no script
+-Es -c TRACKER | uvicorn | multiprocessing: resource_tracker of uvicorn | no script
+-c pass | serve.py | -c of serve.py | no script
+-cpass | | -c | no script
+-c | | -c | no script
+tool.py | serve.py | tool.py
+";
 
     #[test]
-    fn code_is_called_by_the_script_that_started_it() {
+    fn a_program_is_called_by_its_last_part_and_code_by_the_script_that_started_it() {
         let spawn = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)";
         let tracker = "from multiprocessing.resource_tracker import main;main(5)";
-        for (arguments, service, expected) in [
-            (&["-c", spawn] as &[&str], None, "multiprocessing: spawn"),
-            (
-                &["-c", spawn],
-                Some("serve.py"),
-                "multiprocessing: spawn of serve.py",
-            ),
-            (
-                &["-Es", "-c", tracker],
-                Some("uvicorn"),
-                "multiprocessing: resource_tracker of uvicorn",
-            ),
-            (&["-c", "pass"], Some("serve.py"), "-c of serve.py"),
-            (&["-cpass"], None, "-c"),
-            (&["-c"], None, "-c"),
-            (&["tool.py"], Some("serve.py"), "tool.py"),
-        ] {
-            let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        for program in PROGRAMS.lines() {
+            let mut cells = program.split('|').map(str::trim);
+            let words = cells.next().unwrap().split_ascii_whitespace();
+            let words = words.map(|word| word.replace("SPAWN", spawn).replace("TRACKER", tracker));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let service = cells.next().filter(|service| !service.is_empty());
             let found = name(&words, service);
-            assert_eq!(found, expected, "{arguments:?}");
-            assert_eq!(is_a_scripts(&found), found == "tool.py");
+            assert_eq!(Some(&*found), cells.next(), "{program}");
+            assert_eq!(is_a_scripts(&found), cells.next().is_none(), "{program}");
         }
     }
 

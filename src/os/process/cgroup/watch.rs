@@ -294,14 +294,6 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn charged(anonymous: u64, shared: u64, kernel: u64) -> Charged {
-        Charged {
-            anonymous,
-            shared,
-            kernel,
-        }
-    }
-
     const V2: &[u8] = b"anon 1000\nfile 999999\nkernel 700\nkernel_stack 10\npagetables 20\n\
         sec_pagetables 0\npercpu 30\nsock 5\nvmalloc 0\nshmem 40\nanon_thp 500\n\
         slab_reclaimable 600\nslab_unreclaimable 50\nslab 650\n";
@@ -311,34 +303,35 @@ mod tests {
         type Read = fn(&[u8]) -> Option<Charged>;
         for (read, text, found) in [
             // Anonymous, shared and unreclaimable kernel memory.
-            (charged_v2 as Read, V2, charged(1000, 40, 105)),
+            (charged_v2 as Read, V2, [1000, 40, 105]),
             // Kernels that give no sum of kernel memory give its parts.
             (
                 charged_v2,
                 b"anon 1000\nkernel_stack 10\npercpu 30\nsock 5\nslab_reclaimable 600\nslab_unreclaimable 50\n",
-                charged(1000, 0, 95),
+                [1000, 0, 95],
             ),
             // Of version 1 the totals count, and not the group's own.
             (
                 charged_v1,
                 b"rss 1\nshmem 2\ntotal_cache 9\ntotal_rss 300\ntotal_rss_huge 200\ntotal_shmem 40\ntotal_active_anon 5\n",
-                charged(300, 40, 0),
+                [300, 40, 0],
             ),
             // Where it does not tell shared memory, its page lists do.
             (
                 charged_v1,
                 b"total_rss 300\ntotal_inactive_anon 250\ntotal_active_anon 100\n",
-                charged(300, 50, 0),
+                [300, 50, 0],
             ),
             (
                 own_in,
                 b"Name:\tRssAnon: 7 kB\nVmPTE:\t 8 kB\nRssAnon:\t 112 kB\nRssFile:\t 1640 kB\nRssShmem:\t 4 kB\n",
-                charged(112 << 10, 4 << 10, 8 << 10),
+                [112 << 10, 4 << 10, 8 << 10],
             ),
         ] {
-            assert_eq!(read(text), Some(found), "{}", text.escape_ascii());
+            let charged = read(text).map(|it| [it.anonymous, it.shared, it.kernel]);
+            assert_eq!(charged, Some(found), "{}", text.escape_ascii());
         }
-        assert_eq!(charged(1000, 40, 105).total(), 1145);
+        assert_eq!(charged_v2(V2).map(Charged::total), Some(1145));
         let real = own().expect("/proc/self/status tells it");
         assert!(real.anonymous > 0 && real.anonymous < 1 << 40);
         assert!(threads() >= 1);
@@ -346,7 +339,10 @@ mod tests {
 
     #[test]
     fn version_1s_kernel_memory_counts_as_far_as_pages_and_threads_explain_it() {
-        let charged = charged(256 * MIB, 0, 0);
+        let charged = Charged {
+            anonymous: 256 * MIB,
+            ..Charged::default()
+        };
         let never = || -> u64 { unreachable!("threads are counted in vain") };
         assert_eq!(part_of_kernel(2 * MIB, charged, never), 2 * MIB);
         assert_eq!(part_of_kernel(160 * MIB, charged, || 64), 4 * MIB);

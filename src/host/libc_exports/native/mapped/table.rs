@@ -264,31 +264,25 @@ mod tests {
         }
     }
 
-    fn check(table: &Table<'_>, oracle: &Oracle) {
-        let mut seen: Oracle = [None; PAGES];
+    /// Neighbours of one caller that may be written alike are one range.
+    fn ranges_of(oracle: &Oracle) -> Vec<Range> {
         let mut end = 0;
-        for range in table.ranges() {
-            assert!(range.start >= end && range.end > range.start);
-            let before = range.start.checked_sub(1).and_then(|page| seen[page]);
-            assert_ne!(
-                before,
-                Some((range.caller, range.writable)),
-                "two ranges of one"
-            );
-            end = range.end;
-            for page in &mut seen[range.start..range.end] {
-                *page = Some((range.caller, range.writable));
-            }
-        }
-        assert_eq!(&seen, oracle);
-        let writable = oracle.iter().filter(|page| matches!(page, Some((_, true))));
-        assert_eq!(table.sums.bytes, writable.count());
-        let ranges = table.ranges().iter().filter(|range| range.writable);
-        assert_eq!(table.sums.ranges, ranges.count());
+        let runs = oracle.chunk_by(|page, next| page == next).map(|run| {
+            let start = end;
+            end += run.len();
+            run[0].map(|(caller, writable)| range(start, end, caller, writable))
+        });
+        runs.flatten().collect()
     }
 
-    /// Copies, two at a time, are the ranges that count, in their order.
-    fn check_copies(table: &Table<'_>) {
+    fn check(table: &Table<'_>, oracle: &Oracle) {
+        let mut expected = ranges_of(oracle);
+        assert_eq!(table.ranges(), expected);
+        expected.retain(|range| range.writable);
+        let ranges = expected.len();
+        let bytes = expected.iter().map(|range| range.end - range.start).sum();
+        assert_eq!(table.sums, Sums { bytes, ranges });
+        // Copies, two at a time, are the ranges that count, in their order.
         let (mut behind, mut copied) = (0, Vec::new());
         loop {
             let mut room = [Range::zeroed(); 2];
@@ -299,8 +293,7 @@ mod tests {
             }
             behind = room[1].end;
         }
-        let writable = table.ranges().iter().filter(|range| range.writable);
-        assert!(copied.iter().eq(writable));
+        assert_eq!(copied, expected);
     }
 
     #[test]
@@ -335,7 +328,6 @@ mod tests {
                 let writable = known.clone().filter(|page| page.1).count();
                 let others = known.count() - writable;
                 assert_eq!(table.bytes_within(start, end), (writable, others));
-                check_copies(&table);
             }
         }
     }
