@@ -113,7 +113,9 @@ kept = list(map(bytes, [10_000] * 2000)) if '--second' in sys.argv else [bytes(1
     let result = json(&outcome);
     let changes = result["pythons"][1]["lines"]["changes"].as_array();
     let mut of_line = changes.unwrap().iter().filter(|change| change["line"] == 2);
-    let change = of_line.next().expect("the second allocates four times as much");
+    let change = of_line
+        .next()
+        .expect("the second allocates four times as much");
     assert_eq!(change["function"], "<module>", "{result:#}");
     assert!(change["a"].as_i64() > Some(3_000_000), "{result:#}");
     assert!(change["b"].as_i64() > Some(12_000_000), "{result:#}");
