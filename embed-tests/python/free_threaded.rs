@@ -83,3 +83,49 @@ fn four_threads_that_reach_a_cap_each_have_their_errors() {
     let peak = report["total"]["peak_bytes"].as_i64().unwrap();
     assert!((50 << 20..=64 << 20).contains(&peak), "{peak}");
 }
+
+#[test]
+fn what_is_not_to_be_had_says_so() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    let run = |options: &[&str], code: &str| Run::host().args(options).code(code).run();
+    let checked = run(&["--leak-check"], "pass");
+    assert!(checked.stderr.contains("nothing is checked"), "{checked:?}");
+    let bounded = run(&["--region", "64M"], "pass");
+    assert_eq!(bounded.code(), 2, "{bounded:?}");
+    let budget = run(&[], "import pyhost\nwith pyhost.budget(1 << 20): pass");
+    assert!(budget.stderr.contains("no GIL"), "{budget:?}");
+    for options in [["--guard"], ["--debug-hooks"]] {
+        let notice = run(&options, "pass").stderr;
+        assert!(notice.contains("a free-threaded Python has"), "{notice}");
+    }
+}
+
+/// CPython 3.13's collector forgets namespaces, types and functions when the first thread starts.
+#[test]
+fn what_keeps_an_object_is_named_after_a_thread_has_run() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    for (holder, named) in [
+        ("kept", "__main__.kept[0]"),
+        ("Type.kept", "held by something>['kept'][0]"),
+    ] {
+        let code = format!(
+            "import pyhost, threading
+class Type: kept = []
+kept = []
+def expect():
+    one = Type()
+    {holder}.append(one)
+    pyhost.expect_freed(one)
+expect()
+thread = threading.Thread(target=int)
+thread.start()
+thread.join()"
+        );
+        let outcome = Run::host().code(&code).run();
+        assert!(outcome.stderr.contains(named), "{outcome:#?}");
+    }
+}
