@@ -148,6 +148,8 @@ mod domains;
 mod forks;
 #[path = "python/frames.rs"]
 mod frames;
+#[path = "python/free_threaded.rs"]
+mod free_threaded;
 #[path = "python/native.rs"]
 mod native;
 #[path = "python/numpy.rs"]

@@ -254,7 +254,8 @@ names = ['shared', 'heap_resident', 'stack_resident', 'library_data_resident', '
 assert sum(seen[name + '_bytes'] for name in names) == seen['resident_bytes'], seen
 stacks = sum(sheet.get(name, 0) for name in ('main_stack', 'thread_stacks'))
 assert stacks > 1 << 19 and abs(seen['stack_resident_bytes'] - stacks) < 128 << 10, (seen, sheet)
-heaps = sum(sheet.get(name, 0) for name in ('raw', 'mem', 'obj', 'arena', 'native', 'heap_slack', 'heap_kept', 'heap_own'))
+heaps = sum(sheet.get(name, 0) for name in ('raw', 'mem', 'obj', 'arena', 'native', 'heap_slack', 'heap_kept', 'heap_own',
+    'python_arena'))
 assert abs(seen['heap_resident_bytes'] - heaps) < 1 << 20, (seen, sheet)
 assert seen['heap_resident_bytes'] > 20_000_000, (seen, sheet)
 kept.append(bytearray(b'x') * (128 << 20)) # the question itself is a look

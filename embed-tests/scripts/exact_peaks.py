@@ -7,6 +7,7 @@ import random
 import threading
 
 import pyhost
+from ledger_walk import FREE_THREADED
 
 void, size_t = ctypes.c_void_p, ctypes.c_size_t
 api = ctypes.pythonapi
@@ -21,7 +22,8 @@ def measure(prefix, account, generator):
     first = malloc(SIZE)
     usable = ctypes.CDLL(None).malloc_usable_size
     usable.restype, usable.argtypes = size_t, [void]
-    taken = usable(first) if not DEBUG else None
+    # libc does not know CPython's own mimalloc, which has a class of this size.
+    taken = SIZE if DEBUG or FREE_THREADED and account == "obj" else usable(first)
     free(first)
     figures()  # warm: the dictionary's own blocks exist in every free list
     pyhost.reset_peak_memory_stats()
@@ -74,7 +76,9 @@ def in_turn():
     peak = pyhost.memory_stats()["accounts"]["mem"]["peak_bytes"]
     expected = start + (199 * 5 + 20) * SIZE
     limit = expected + (199 * 5 + 20) * 64 if DEBUG else expected
-    assert expected <= peak <= limit + 100_000, (peak, expected, peak - expected)
+    # Without a GIL each of five threads has a window of 8 KiB.
+    slack = 100_000 + (5 << 13) * FREE_THREADED
+    assert expected <= peak <= limit + slack, (peak, expected, peak - expected)
     for block in state["blocks"]:
         free(block)
 

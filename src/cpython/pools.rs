@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use crate::heap::ADDRESS_BITS;
-#[cfg(not(Py_GIL_DISABLED))]
 use crate::layout::{CLASS_STEP, POOL_SIZE, SIZE_INDEX_OFFSET};
 use pyhost_os::errno::KeptErrno;
 use pyhost_os::mapping::{Mapped, advise_huge_pages};
@@ -41,7 +40,6 @@ fn place_of(unit: usize) -> (usize, u64) {
 }
 
 /// Whether an address lies in an arena.
-#[cfg(any(not(Py_GIL_DISABLED), test))]
 #[inline]
 fn is_inside(address: usize) -> bool {
     let (word, bit) = place_of(address >> UNIT_SHIFT);
@@ -103,7 +101,6 @@ pub fn remove_arena(start: usize, size: usize) {
 ///
 /// # Safety
 /// `address` is a live block of OBJ; the GIL is held.
-#[cfg(not(Py_GIL_DISABLED))]
 pub unsafe fn block_size(address: usize) -> Option<usize> {
     if !is_inside(address) {
         return None;

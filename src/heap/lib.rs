@@ -50,8 +50,8 @@ pub use host::{
 };
 pub use hot::allocate::{allocate, allocate_aligned, allocate_counted};
 pub use hot::booking::{
-    attend_to_caps, book, book_resized, look_at_caps, may_book, release, release_resized,
-    set_largest,
+    attend_to_caps, book, book_at_once, book_resized, look_at_caps, may_book, release,
+    release_at_once, release_resized, set_largest,
 };
 pub use hot::free::free;
 pub use hot::reallocate::{reallocate, reallocate_checked};

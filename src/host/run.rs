@@ -132,6 +132,10 @@ fn prepare_heaps(options: &Options, native: Mode) -> Result<()> {
             notice(format_args!(
                 "--guard: no addresses for guard pages ({error}); nothing is guarded"
             ));
+        } else if cpython::IS_FREE_THREADED && guard != GuardSettings::Off {
+            notice(format_args!(
+                "--guard: a free-threaded Python has its objects on its own heap; neither obj nor small blocks are guarded"
+            ));
         }
     } else if guard != GuardSettings::Off {
         notice(format_args!(
@@ -171,6 +175,11 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let is_asked = options.asks_for_hooks();
     let is_checked = is_asked && debug_hooks && python == Allocator::Mimalloc;
     let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
+    if is_checked && cpython::IS_FREE_THREADED {
+        notice(format_args!(
+            "--debug-hooks: a free-threaded Python has CPython's own hooks alone"
+        ));
+    }
     if is_checked && can_check && !heap::checked_blocks::start() {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
@@ -220,6 +229,11 @@ fn initialize(options: &Options, allocators: &Allocators, arguments: &Arguments)
     if allocators.python == Allocator::Mimalloc && !cpython::IS_FREE_THREADED {
         module::answer_allocated_blocks(gil);
     }
+    if hooks::has_unknown_sizes() {
+        notice(format_args!(
+            "obj: this libpython's mimalloc is not known; its blocks are counted without their bytes"
+        ));
+    }
     memray::watch(gil, options.given.malloc, allocators.debug_hooks);
     interpreter
 }
@@ -239,7 +253,7 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
         cap_errors::prepare_errors(gil);
     }
     at_exhausted::plan(options.given.at_exhausted.take());
-    caps::measure_maps_by(mapped::resident, mapped::purge);
+    caps::measure_maps_by(|| mapped::resident_of(mapped::COUNTED), mapped::purge);
     caps::start(&options.caps, heap::slot())?;
     if caps::is_in_tree() {
         watch_forks(gil, caps::refuses_fork);

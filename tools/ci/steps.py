@@ -4,9 +4,9 @@
     steps.py --list         the table: the longest path behind each step, its estimate, its processors, its name
 
 Format, lints, documentation, all tests on the default Python, and slices of those that depend on the Python on the newest and
-the oldest CPython of the machine (tools/test --every-python runs them on all) and on the newest of Debian sid; a slice of CPython's own
-suite on the oldest and the newest, and one of NumPy's and its users' on the newest; growth below caps, a slice, on both, and
-below a control group's limit; a build for ARM on an emulated board.
+the oldest CPython of the machine (tools/test --every-python runs them on all), on the newest of Debian sid, and on a free-threaded
+one; a slice of CPython's own suite on the oldest and the newest, and one of NumPy's and its users' on the newest; growth below caps,
+a slice, on both, and below a control group's limit; a build for ARM on an emulated board.
 """
 
 import os
@@ -116,6 +116,17 @@ def on_version(python, version, names, first):
                    locks=DEBUG)
 
 
+def on_free_threaded(first):
+    """Steps on a Python without a GIL, which is built once, below target/. `first` is the version that is built before the others."""
+    folder, target = f"{ROOT}/target/versions", f"{ROOT}/target/py-3.13t"
+    yield Step("a free-threaded Python 3.13t", ["tools/free-threaded"], needs=(PACKAGES,), processors=2, seconds=120)
+    yield Step("build on 3.13t", ["tools/free-threaded", "bash", "-euc", 'CARGO_TARGET_DIR=$1 cargo build --release --quiet\n'
+                                  'install -D -t "$2" "$1"/release/pyhost{,ctl}', "bash", folder, f"{target}/release"],
+               needs=("a free-threaded Python 3.13t", f"build on {first}"), seconds=70)
+    yield Step("tests on 3.13t, a slice", ["tools/test", "--built", f"{target}/release", "free_threaded::", "exactness::"],
+               needs=("build on 3.13t",), seconds=70, locks=DEBUG)
+
+
 def on_newest(python, version, builds):
     """Steps that only the newest CPython of the machine runs, and those of all builds: their hosts, by version."""
     host = builds[version]
@@ -191,6 +202,7 @@ def table():
         names += oldest if each == pythons[0] else ["checkers::an_overflow_gives_the_address", "expected::", "numpy::", "threads::"]
         steps += on_version(each, version, [] if version == default else names, newest)
         builds[version] = f"{ROOT}/target/py-{version}/release/pyhost"
+    steps += on_free_threaded(newest)
     steps.append(Step("tests on the newest CPython, a slice", [
         "tools/newest-pythons", "--newest", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
         "exactness::", "expected::", "frames::", "leaks::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=200,

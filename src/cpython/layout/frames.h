@@ -573,7 +573,11 @@ _Bool pyhost_is_frame(size_t bytes)
     PyCodeObject *code = code_of(frame);
     size_t slots = (size_t)code->co_nlocalsplus + (size_t)code->co_stacksize;
     size_t object = PyFrame_Type.tp_basicsize + slots * PyFrame_Type.tp_itemsize;
+#ifdef Py_GIL_DISABLED
+    return bytes >= object && bytes <= object + object / 4 + 16; /* the size of its block */
+#else
     return bytes == 16 + ((object + 7) & ~(size_t)7);
+#endif
 #else
     (void)bytes;
     return 0;

@@ -2,6 +2,7 @@
 //!
 //! Other code asks for what the version does, by a name of this file, and not for its number.
 
+pub mod mimalloc_pages;
 pub mod objects_in_blocks;
 
 use pyo3::ffi::PyModuleDef_Slot;
@@ -76,8 +77,7 @@ pub fn unsafe_caps(version: &str, is_free_threaded: bool) -> Option<&'static str
     });
     if is_free_threaded {
         Some(
-            "a free-threaded Python may crash when a request is refused, and its objects are counted without their bytes; \
-             expected one with a global interpreter lock",
+            "a free-threaded Python may crash when a list is refused its array; expected one with a global interpreter lock",
         )
     } else if matches!(bugfix, Some("0" | "1")) {
         Some(

@@ -23,6 +23,7 @@ fn class(row: &BalanceRow) -> &'static str {
 fn about(row: &BalanceRow) -> &str {
     match (row.name.as_str(), row.kind.as_str()) {
         ("heap_slack", _) => "free blocks between live ones",
+        ("python_arena", _) => "CPython's own heap, beside live objects",
         ("heap_kept", _) => "pages without a live block",
         ("uncounted", _) => "live blocks that the ledger does not count",
         ("heap_own", _) => "mimalloc\u{2019}s own tables",

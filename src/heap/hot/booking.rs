@@ -194,6 +194,18 @@ pub fn book<const A: usize>(block: *mut u8, bytes: usize) -> bool {
     booked
 }
 
+/// [`book`] of a block within the slot's window, unless samples are taken. False, and nothing was booked, in all other cases.
+#[inline(always)]
+pub fn book_at_once<const A: usize>(bytes: usize) -> bool {
+    !sampling::is_on() && state().slot.get().book::<A>(bytes)
+}
+
+/// [`release`], as [`book_at_once`].
+#[inline(always)]
+pub fn release_at_once<const A: usize>(bytes: usize) -> bool {
+    !sampling::is_on() && state().slot.get().release::<A>(bytes)
+}
+
 /// [`book`] beyond the slot's window. Out of line, so that the callers keep no registers for it.
 #[cold]
 #[inline(never)]

@@ -115,7 +115,8 @@ pub fn before_release() {
 /// Looks for the highest moment of a window, if somebody takes windows.
 fn look_in_window(resident: u64) {
     if STATE.window_resident.fetch_max(resident, Relaxed) < resident {
-        let bytes = LEDGER.snapshot().total_live_bytes + mapped::resident().unwrap_or(0);
+        let bytes =
+            LEDGER.snapshot().total_live_bytes + mapped::resident_of(mapped::COUNTED).unwrap_or(0);
         STATE.window.fetch_max(bytes, Relaxed);
     }
 }
@@ -165,7 +166,7 @@ fn take_sample(resident: u64, shared: u64) {
     };
     let has_lines = sampling::has_lines_on()
         && sampling::with_in_handler(|samples| samples.begin_resident_peak()).is_some();
-    let _ = mapped::each_resident(|range, resident| {
+    let _ = mapped::each_resident(mapped::COUNTED, |range, resident| {
         if has_lines && range.sample != 0 {
             sampling::with_in_handler(|samples| {
                 samples.add_resident(Account::Mapped as u8, range.sample, resident);

@@ -36,8 +36,7 @@ impl Allocators {
             native::set_mode(Mode::Off);
         } else if let (true, Some(asked)) = (IS_FREE_THREADED, options.given.allocator) {
             notice(format_args!(
-                "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, whose \
-                 blocks are counted without their bytes",
+                "--allocator {}: a free-threaded Python keeps OBJ on its own mimalloc, where it is counted",
                 asked.name()
             ));
         }

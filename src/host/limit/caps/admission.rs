@@ -41,7 +41,7 @@ use super::limits;
 use super::python::{Notice, Python, Role, python};
 use super::refusal::{self, Full, How, Refusal};
 use super::shortages::{self, Shortage};
-use crate::cpython::frames::CodePlace;
+use crate::cpython::{IS_FREE_THREADED, frames::CodePlace};
 use crate::heap::sampling::UnitFigures;
 use crate::heap::{Request, attend_to_caps, bounded_heap};
 use crate::ledger::{Account, Asker, LEDGER, Reach, Scope, Slot};
@@ -492,10 +492,9 @@ impl Case<'_> {
     }
 
     /// Whether the thread is in its first steps, which take pages of a region: its creator waits for a sign of it, and would wait for
-    /// ever after an error.
+    /// ever after an error. Without a GIL several threads start at once.
     fn is_starting(&self) -> bool {
-        limits::is_followed()
-            && bounded_heap::size().is_some()
+        (IS_FREE_THREADED || limits::is_followed() && bounded_heap::size().is_some())
             && self.slot.live_of_owner() < FIRST_STEPS
     }
 
@@ -518,10 +517,12 @@ impl Case<'_> {
     }
 
     /// Whether this small request may be the one that is refused: CPython makes an error of it, and does not need it for an
-    /// error that passes; a function's only if little is left. Chunks of the data stack are served to the end.
+    /// error that passes; a function's only if little is left. Chunks of the data stack are served to the end. So is `mem` of a
+    /// free-threaded Python until little is left: `PyList_New` frees a list whose array it was refused (cpython issue 152125).
     fn may_be_refused(&self, part: &ThreadPart, python: &Python) -> bool {
         surfaces(self.account)
             && self.account != Account::Arena
+            && (!IS_FREE_THREADED || self.account != Account::Mem || self.lacks_room(Reach::High))
             && match self.role(part, python) {
                 Role::Plain => true,
                 Role::Unwinding => false,

@@ -11,7 +11,7 @@ use crate::cpython::functions::{
 };
 use crate::cpython::layout::MODULES_OF_ERRORS;
 use crate::cpython::objects::{Gil, Kept, Kind, Object, Raised, or_none};
-use crate::cpython::{frames, threads, waiting};
+use crate::cpython::{IS_FREE_THREADED, frames, threads, waiting};
 use crate::heap;
 use pyhost_os::format::c_text_into;
 use std::sync::OnceLock;
@@ -60,7 +60,8 @@ pub fn deliver(
     });
 }
 
-/// The garbage collector's header before an object (`PyGC_Head`), but for free-threaded builds.
+/// The garbage collector's header before an object (`PyGC_Head`). Free-threaded builds have none, and what is known there of a small
+/// request is the size of its block.
 const COLLECTED: usize = 16;
 /// The bytes that the debug hooks keep around a block.
 const DEBUG_PADS: usize = 24;
@@ -69,7 +70,10 @@ const DEBUG_PADS: usize = 24;
 /// and whether an error passes there.
 pub fn role(asked: usize, error_passes: bool) -> Role {
     let [function, traceback] = sizes_of_function_and_traceback();
-    let is = |bytes| asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS;
+    let is = |bytes| match IS_FREE_THREADED {
+        true => (bytes..=bytes + bytes / 4 + DEBUG_PADS).contains(&asked),
+        false => asked == COLLECTED + bytes || asked == COLLECTED + bytes + DEBUG_PADS,
+    };
     let is_frame = || frames::is_frame(asked) || frames::is_frame(asked.wrapping_sub(DEBUG_PADS));
     if error_passes && (is(traceback) || is_frame()) {
         Role::Unwinding

@@ -3,6 +3,7 @@
 
 use super::rows::{LIBRARIES, Library, Row};
 use super::scratch::{Extent, Extents, Owner};
+use crate::ledger::Account;
 use crate::libc_exports::native::mapped;
 use crate::process::loaded::{self, LoadedObject};
 
@@ -78,6 +79,7 @@ impl Libraries {
                     self.all[library].mapped += (range.end - range.start) as u64;
                     Owner::Library(library)
                 }
+                false if mapped::LEFT_OUT(range) => Owner::Account(Account::Obj),
                 false => Owner::Row(Row::LibraryMaps),
             };
             if added < most {

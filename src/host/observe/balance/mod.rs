@@ -20,6 +20,7 @@ pub use libraries::Libraries;
 pub use quick::{QuickBalance, quick};
 pub use rows::{Balance, LIBRARIES, Library, ROWS, Row};
 
+use crate::cpython::IS_FREE_THREADED;
 use crate::heap::pages::{self, Arena, PageView, SLICE, SUBMAP_SPAN};
 use crate::heap::{self, guards, internal_blocks, pool, region, sampling};
 use crate::ledger::{Account, LEDGER};
@@ -66,7 +67,7 @@ pub fn take() -> Option<Balance> {
             false => {
                 let start = chunks.first().map_or(0, |chunk| chunk.address);
                 let end = start + map.statistics.reserved_bytes as usize;
-                add(extents, start..end, Owner::Arrays, page);
+                add(extents, start..end, Owner::Account(Account::Numpy), page);
             }
         }
     }
@@ -141,6 +142,7 @@ fn limit_accounts(closed: &Closed, balance: &mut Balance) {
             Account::Native => (Row::HeapOwn, own),
             Account::Numpy => (Row::HeapKept, kept),
             Account::Mapped => (Row::LibraryMaps, u64::MAX),
+            Account::Obj if IS_FREE_THREADED => (Row::PythonArena, u64::MAX),
             _ => (Row::HeapSlack, 0),
         };
         balance.limit(account, figures.live_bytes, beyond);
@@ -289,7 +291,7 @@ impl Sheet<'_> {
             if extent.start <= address {
                 let part = match extent.row {
                     Owner::Row(row) => Part::Row(row),
-                    Owner::Arrays => Part::Account(Account::Numpy),
+                    Owner::Account(account) => Part::Account(account),
                     Owner::Library(library) => Part::Library(library),
                 };
                 return (part, end.min(extent.end));

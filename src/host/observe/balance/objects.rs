@@ -3,7 +3,7 @@
 
 use super::rows::{Row, row_of};
 use super::scratch::{Extents, Owner, add};
-use crate::{heap::bfc::ChunkView, process::loaded};
+use crate::{heap::bfc::ChunkView, ledger::Account, process::loaded};
 use pyhost_os::signals::handler_stack;
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub fn add_loaded(extents: &mut Extents<'_>, page: usize) -> Range<usize> {
 /// which several have a part is the first one's.
 pub fn add_chunks(extents: &mut Extents<'_>, chunks: &[ChunkView], page: usize) {
     let owner = |chunk: &ChunkView| match chunk.allocation {
-        Some(_) => Owner::Arrays,
+        Some(_) => Owner::Account(Account::Numpy),
         None => Owner::Row(Row::HeapKept),
     };
     for run in chunks.chunk_by(|one, next| owner(one) == owner(next)) {

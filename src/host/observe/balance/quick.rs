@@ -1,6 +1,7 @@
 //! What is resident of the heaps and of stacks, by mincore(2): a hundred times faster than `/proc/self/smaps`, but not by account.
 
 use crate::heap::{pages, thread_pointers};
+use crate::libc_exports::native::mapped;
 use crate::process::maps;
 use pyhost_os::mapping::{Mapped, page_size, resident_bytes};
 use pyhost_os::{clock::monotonic, mmap_vec::Array, zeros_are_valid};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Resident bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QuickBalance {
-    /// All that the heaps have in mimalloc's arenas: live blocks, free ones, and descriptions.
+    /// All that the heaps have in mimalloc's arenas, CPython's own included: live blocks, free ones, and descriptions.
     pub heaps: u64,
     /// Stacks of threads that have allocated, running or ended, and the main thread's.
     pub stacks: u64,
@@ -44,6 +45,7 @@ const REST: u64 = 100_000_000;
 pub fn quick() -> QuickBalance {
     let mut found = QuickBalance::default();
     pages::each_arena(|arena| found.heaps += resident_bytes(arena.start..arena.end));
+    found.heaps += mapped::resident_of(mapped::LEFT_OUT).unwrap_or(0);
     if let Some(mut memory) = Mapped::<Memory>::private(1) {
         let Memory { threads, text } = &mut memory[0];
         (found.stacks, found.zeroed) = by_map(Array::new(threads), text);

@@ -37,6 +37,8 @@ rows! {
     Heap Uncounted "uncounted",
     /// mimalloc's descriptions of its arenas, pages and threads, and its page map.
     Heap HeapOwn "heap_own",
+    /// What CPython's own mimalloc has beside live objects, on a free-threaded Python.
+    Heap PythonArena "python_arena",
     /// The host's own tables: the ledger, the registers, and what a look at the balance takes.
     Heap HostTables "host_tables",
     File Executable "executable",

@@ -2,7 +2,7 @@
 //! at. The kernel backs what is touched of it alone.
 
 use super::{claims::Unclaimed, rows::Row};
-use crate::process::maps::Entry;
+use crate::{ledger::Account, process::maps::Entry};
 use pyhost_os::{mapping::Mapped, mmap_vec::Array, zeros_are_valid};
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -18,7 +18,7 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Row(Row),
-    Arrays,
+    Account(Account),
     /// Maps of a library, by its number.
     Library(usize),
 }

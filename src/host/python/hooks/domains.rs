@@ -8,7 +8,7 @@
 
 use super as hooks;
 use super::watched;
-use super::wrapped::{self, over_pymalloc};
+use super::wrapped::{self, DOMAINS, over_pymalloc};
 use crate::heap::{checked_blocks, guards, out_of_bounds, sampling};
 use crate::ledger::index::{MEM, OBJ, RAW};
 use crate::{allocator::Allocator, check::faults, process::loaded};
@@ -16,12 +16,6 @@ use pyo3::ffi::{self, PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAlloc
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{mem::zeroed, sync::OnceLock};
-
-const DOMAINS: [PyMemAllocatorDomain; 3] = [
-    PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
-    PyMemAllocatorDomain::PYMEM_DOMAIN_MEM,
-    PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
-];
 
 struct Tables {
     domains: [PyMemAllocatorEx; 3],
@@ -290,7 +284,9 @@ pub fn follow_samples() -> bool {
                     false => ffi::PyMem_SetAllocator(DOMAINS[number], &mut now),
                 }
             }
-        } else if is_same(&table, &installed.domains[number]) {
+        } else if is_same(&table, &installed.domains[number])
+            || cfg!(Py_GIL_DISABLED) && table.ctx == installed.domains[number].ctx
+        {
             // Under debug hooks; or over pymalloc or the system's malloc, which look at each block.
             let has_hooks = STATE.debug_hooks.load(Relaxed);
             let debug = table.ctx.cast::<DebugContext>();

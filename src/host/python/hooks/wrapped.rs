@@ -8,30 +8,38 @@
 //! no pools, and every size is libc's. If CPython's allocators take the place of the host's late
 //! (`domains::hand_over`), blocks of before are freed to the heap that they came from.
 //!
-//! On a free-threaded build MEM and OBJ are CPython's own mimalloc, which the collector walks and
-//! which exports no way to sizes: there the hooks book blocks without bytes.
+//! On a free-threaded build MEM and OBJ are CPython's own mimalloc, whose pages have the size (`cpython::layout::mimalloc_pages`).
 
 #![allow(unsafe_code)]
 
 use super as hooks;
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
+use crate::cpython::layout::mimalloc_pages::{LAYOUTS, Layout, PROBES, layout_of};
 use crate::cpython::pools;
 use crate::heap::{self, sampling};
-#[cfg(not(Py_GIL_DISABLED))]
-use crate::ledger::index::POOLED;
-use crate::ledger::{Account, LEDGER, index::ARENA, index::RAW};
-use crate::libc_exports::native::next;
-use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
+use crate::ledger::index::{ARENA, OBJ, POOLED, RAW};
+use crate::ledger::{Account, LEDGER};
+use crate::libc_exports::native::{mapped, next};
+use pyo3::ffi::{PyMem_GetAllocator, PyMem_SetAllocator};
+use pyo3::ffi::{PyMemAllocatorDomain, PyMemAllocatorEx, PyObjectArenaAllocator};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+pub const DOMAINS: [PyMemAllocatorDomain; 3] = [
+    PyMemAllocatorDomain::PYMEM_DOMAIN_RAW,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_MEM,
+    PyMemAllocatorDomain::PYMEM_DOMAIN_OBJ,
+];
 
 /// `SMALL_REQUEST_THRESHOLD` of `obmalloc.c`.
-#[cfg(not(Py_GIL_DISABLED))]
 const SMALL_REQUEST: usize = 512;
 
 pyhost_os::state! {
     /// The allocators beneath the counting ones.
     static STATE: WrappedAllocators {
         domains: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
+        /// The layout of CPython's own mimalloc, on a free-threaded build, or [`UNKNOWN`].
+        sizes: [OnceLock<usize>; 3] = [const { OnceLock::new() }; 3],
         arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
         /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
         late_arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
@@ -51,15 +59,37 @@ fn original<const A: usize>() -> &'static PyMemAllocatorEx {
 macro_rules! original {
     ($table:expr, $function:ident($($argument:expr),*)) => {{
         let table = $table;
-        (table.$function.expect("CPython fills its tables"))(table.ctx, $($argument),*)
+        // SAFETY: CPython fills its tables.
+        let function = unsafe { table.$function.unwrap_unchecked() };
+        function(table.ctx, $($argument),*)
     }};
 }
 
-/// Usable bytes of a block of libc's or of a heap of the host's.
-unsafe fn usable(pointer: Pointer) -> usize {
-    // SAFETY: a live block.
-    unsafe {
-        heap::usable_size(pointer.cast()).unwrap_or_else(|| next::usable_size(pointer.cast()))
+/// How the sizes of a table's blocks are known: libc's function, or a heap of the host's, has them. Numbers are those of `LAYOUTS`.
+const OF_LIBC: usize = usize::MAX;
+/// The layout of CPython's own mimalloc is found at the first block.
+const TO_BE_FOUND: usize = OF_LIBC - 1;
+/// The layout is none that is known: blocks are booked without bytes.
+const UNKNOWN: usize = OF_LIBC - 2;
+
+/// Usable bytes of a block. `AT_ONCE`: of one of more than 2 GiB perhaps that alone, which no thread books at once.
+///
+/// # Safety
+/// A live block of account `A`, whose size is known that way.
+#[inline(always)]
+unsafe fn usable<const A: usize, const S: usize, const AT_ONCE: bool>(block: Pointer) -> usize {
+    // SAFETY: the caller's duty.
+    let by = |layout: &Layout| unsafe { layout.size_of_block::<AT_ONCE>(block.addr()) };
+    match S {
+        // SAFETY: as above.
+        OF_LIBC => unsafe {
+            heap::usable_size(block.cast()).unwrap_or_else(|| next::usable_size(block.cast()))
+        },
+        TO_BE_FOUND => {
+            let found = STATE.sizes[A].get_or_init(find_layout::<A>);
+            LAYOUTS.get(*found).map_or(0, by)
+        }
+        _ => LAYOUTS.get(S).map_or(0, by),
     }
 }
 
@@ -76,35 +106,61 @@ unsafe fn free_own<const A: usize>(pointer: Pointer) -> bool {
     true
 }
 
-/// RAW over the table that CPython had.
+/// Over the table that CPython had.
 mod plain {
     use super::*;
 
-    pub extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
+    /// The table beneath. Not by the context of a table that others may take the place of: a thread may call by the other's.
+    #[inline(always)]
+    fn beneath<const A: usize, const S: usize>(ctx: Pointer) -> &'static PyMemAllocatorEx {
+        match S {
+            OF_LIBC => original::<A>(),
+            // SAFETY: `plain_table` has put it there, and it is kept for good.
+            _ => unsafe { &*ctx.cast() },
+        }
+    }
+
+    /// What is small is decided on when it is booked, as on the heap's own path.
+    pub extern "C" fn malloc<const A: usize, const S: usize>(ctx: Pointer, size: usize) -> Pointer {
+        if size > SMALL_REQUEST {
+            return large::<A, S>(ctx, size);
+        }
+        let table = beneath::<A, S>(ctx);
+        booked::<A, S>(table, original!(table, malloc(size)))
+    }
+
+    /// [`malloc`] of what is not small: a jump, as [`free_slowly`].
+    #[inline(never)]
+    fn large<const A: usize, const S: usize>(ctx: Pointer, size: usize) -> Pointer {
         if !heap::may_book::<A>(size) {
             return null_mut();
         }
-        booked::<A>(original::<A>(), original!(original::<A>(), malloc(size)))
+        let table = beneath::<A, S>(ctx);
+        booked::<A, S>(table, original!(table, malloc(size)))
     }
 
-    pub extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
+    pub extern "C" fn calloc<const A: usize, const S: usize>(
+        ctx: Pointer,
+        count: usize,
+        size: usize,
+    ) -> Pointer {
         if !heap::may_book::<A>(count.saturating_mul(size)) {
             return null_mut();
         }
-        let table = original::<A>();
-        booked::<A>(table, original!(table, calloc(count, size)))
+        let table = beneath::<A, S>(ctx);
+        booked::<A, S>(table, original!(table, calloc(count, size)))
     }
 
-    pub extern "C" fn realloc<const A: usize>(
-        _ctx: Pointer,
+    pub extern "C" fn realloc<const A: usize, const S: usize>(
+        ctx: Pointer,
         pointer: Pointer,
         size: usize,
     ) -> Pointer {
-        resized::<A>(original::<A>(), pointer, size)
+        resized::<A, S>(beneath::<A, S>(ctx), pointer, size)
     }
 
     /// Resizes a block of `table` that is booked to account `A`.
-    pub fn resized<const A: usize>(
+    pub fn resized<const A: usize, const S: usize>(
         table: &PyMemAllocatorEx,
         pointer: Pointer,
         size: usize,
@@ -113,9 +169,9 @@ mod plain {
             return null_mut();
         }
         // SAFETY: CPython passes a live block, or null.
-        let before = (!pointer.is_null()).then(|| unsafe { usable(pointer) });
-        if heap::owns(pointer.cast()) {
-            let moved = booked::<A>(table, original!(table, malloc(size)));
+        let before = (!pointer.is_null()).then(|| unsafe { usable::<A, S, false>(pointer) });
+        if S == OF_LIBC && heap::owns(pointer.cast()) {
+            let moved = booked::<A, S>(table, original!(table, malloc(size)));
             if !moved.is_null() {
                 let kept = before.unwrap_or_default().min(size);
                 // SAFETY: two live blocks, each at least that long.
@@ -136,31 +192,60 @@ mod plain {
                 heap::release_resized::<A>(pointer.cast(), bytes);
             }
             // SAFETY: a block that was just made.
-            heap::book_resized::<A>(moved.cast(), unsafe { usable(moved) });
+            heap::book_resized::<A>(moved.cast(), unsafe { usable::<A, S, false>(moved) });
         }
         moved
     }
 
-    pub extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
+    pub extern "C" fn free<const A: usize, const S: usize>(ctx: Pointer, pointer: Pointer) {
         // SAFETY: CPython passes a live block, or null.
-        if unsafe { free_own::<A>(pointer) } {
+        let is_released = !pointer.is_null()
+            && unsafe { S != OF_LIBC && heap::release_at_once::<A>(usable::<A, S, true>(pointer)) };
+        match is_released {
+            true => original!(beneath::<A, S>(ctx), free(pointer)),
+            false => free_slowly::<A, S>(ctx, pointer),
+        }
+    }
+
+    /// [`free`], of any pointer. A jump, for which the caller keeps no registers.
+    #[inline(never)]
+    fn free_slowly<const A: usize, const S: usize>(ctx: Pointer, pointer: Pointer) {
+        // SAFETY: CPython passes a live block, or null.
+        if S == OF_LIBC && unsafe { free_own::<A>(pointer) } {
             return;
         }
         if !pointer.is_null() {
-            // SAFETY: CPython passes a live block.
-            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
+            // SAFETY: as above.
+            heap::release::<A>(pointer.cast(), unsafe { usable::<A, S, false>(pointer) });
         }
-        original!(original::<A>(), free(pointer));
+        original!(beneath::<A, S>(ctx), free(pointer));
     }
 
     /// Books a block that `table` made; null, and the block is free again, if a cap refuses it.
-    pub fn booked<const A: usize>(table: &PyMemAllocatorEx, block: Pointer) -> Pointer {
+    #[inline(always)]
+    pub fn booked<const A: usize, const S: usize>(
+        table: &PyMemAllocatorEx,
+        block: Pointer,
+    ) -> Pointer {
+        // SAFETY: a block that was just made.
+        match !block.is_null() && heap::book_at_once::<A>(unsafe { usable::<A, S, true>(block) }) {
+            true => block,
+            false => booked_slowly::<A, S>(table, block),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn booked_slowly<const A: usize, const S: usize>(
+        table: &PyMemAllocatorEx,
+        block: Pointer,
+    ) -> Pointer {
         if block.is_null() {
             LEDGER.count_failure(Account::ALL[A]);
             return block;
         }
-        // SAFETY: a block that was just made.
-        if !heap::book::<A>(block.cast(), unsafe { usable(block) }) {
+        // SAFETY: as in `booked`.
+        if !heap::book::<A>(block.cast(), unsafe { usable::<A, S, false>(block) }) {
             original!(table, free(block));
             return null_mut();
         }
@@ -169,7 +254,6 @@ mod plain {
 }
 
 /// MEM and OBJ over pymalloc. `HEAP`: blocks beyond pymalloc come from the account's heap, not from RAW's allocator.
-#[cfg(not(Py_GIL_DISABLED))]
 mod pymalloc {
     use super::*;
 
@@ -216,7 +300,7 @@ mod pymalloc {
             true => original!(raw, calloc(1, size)),
             false => original!(raw, malloc(size)),
         };
-        super::plain::booked::<A>(raw, block)
+        super::plain::booked::<A, OF_LIBC>(raw, block)
     }
 
     extern "C" fn malloc<const A: usize, const HEAP: bool>(_ctx: Pointer, size: usize) -> Pointer {
@@ -266,7 +350,7 @@ mod pymalloc {
                 moved
             }
             None if HEAP => hooks::realloc::<A>(ctx, pointer, size),
-            None => super::plain::resized::<A>(original::<RAW>(), pointer, size),
+            None => super::plain::resized::<A, OF_LIBC>(original::<RAW>(), pointer, size),
         }
     }
 
@@ -287,7 +371,9 @@ mod pymalloc {
         // SAFETY: a live block, with the GIL.
         if !unsafe { free_own::<A>(pointer) } {
             // SAFETY: a live block of RAW's own allocator.
-            heap::release::<A>(pointer.cast(), unsafe { usable(pointer) });
+            heap::release::<A>(pointer.cast(), unsafe {
+                usable::<A, OF_LIBC, false>(pointer)
+            });
             original!(original::<RAW>(), free(pointer));
         }
     }
@@ -302,46 +388,36 @@ mod pymalloc {
     }
 }
 
-/// MEM and OBJ of a free-threaded build: blocks are counted, bytes are not.
-#[cfg(Py_GIL_DISABLED)]
-mod blocks_only {
-    use super::*;
-
-    fn counted<const A: usize>(block: Pointer) -> Pointer {
-        if block.is_null() {
-            LEDGER.count_failure(Account::ALL[A]);
-        } else {
-            heap::book::<A>(null_mut(), 0);
-        }
-        block
+/// Finds the layout by requests at the domain's first block: before it there is no thread state, without which CPython's mimalloc has
+/// no heap. The table for it takes the place of the one that finds it, which stays under debug hooks and injected failures.
+#[cold]
+fn find_layout<const A: usize>() -> usize {
+    let own = original::<A>();
+    let blocks = PROBES.map(|size| original!(own, malloc(size)));
+    // SAFETY: as was just asked for.
+    let found = unsafe { layout_of(blocks.map(|block| block.addr())) }.unwrap_or(UNKNOWN);
+    for block in blocks {
+        original!(own, free(block));
     }
-
-    extern "C" fn malloc<const A: usize>(_ctx: Pointer, size: usize) -> Pointer {
-        counted::<A>(original!(original::<A>(), malloc(size)))
-    }
-
-    extern "C" fn calloc<const A: usize>(_ctx: Pointer, count: usize, size: usize) -> Pointer {
-        counted::<A>(original!(original::<A>(), calloc(count, size)))
-    }
-
-    extern "C" fn realloc<const A: usize>(_ctx: Pointer, pointer: Pointer, size: usize) -> Pointer {
-        let moved = original!(original::<A>(), realloc(pointer, size));
-        match pointer.is_null() {
-            true => counted::<A>(moved),
-            false => moved,
+    let mut table = match found {
+        0 => plain_table::<A, 0>(),
+        1 => plain_table::<A, 1>(),
+        _ => plain_table::<A, UNKNOWN>(),
+    };
+    let (finds, mut top) = (plain_table::<A, TO_BE_FOUND>(), table);
+    // SAFETY: CPython fills one table, and copies the other. At the first request it has one thread.
+    unsafe {
+        PyMem_GetAllocator(DOMAINS[A], &mut top);
+        if is_same(top.malloc, finds.malloc) {
+            PyMem_SetAllocator(DOMAINS[A], &mut table);
         }
     }
+    found
+}
 
-    extern "C" fn free<const A: usize>(_ctx: Pointer, pointer: Pointer) {
-        if !pointer.is_null() {
-            heap::release::<A>(null_mut(), 0);
-        }
-        original!(original::<A>(), free(pointer));
-    }
-
-    pub fn table<const A: usize>() -> PyMemAllocatorEx {
-        allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
-    }
+/// Whether the blocks of OBJ are booked without their bytes.
+pub fn has_unknown_sizes() -> bool {
+    STATE.sizes[OBJ].get() == Some(&UNKNOWN)
 }
 
 /// `BOOK`: the table underneath does not book by itself.
@@ -379,12 +455,17 @@ extern "C" fn arena_free<const BOOK: bool>(_ctx: Pointer, pointer: Pointer, size
 /// Remembers `table` as RAW's own and gives the counting table over it.
 pub fn over_raw(table: PyMemAllocatorEx) -> PyMemAllocatorEx {
     let _ = STATE.domains[RAW].set(table);
-    plain_table::<RAW>()
+    plain_table::<RAW, OF_LIBC>()
 }
 
-fn plain_table<const A: usize>() -> PyMemAllocatorEx {
-    use plain::{calloc, free, malloc, realloc};
-    allocator(malloc::<A>, calloc::<A>, realloc::<A>, free::<A>)
+fn plain_table<const A: usize, const S: usize>() -> PyMemAllocatorEx {
+    PyMemAllocatorEx {
+        ctx: std::ptr::from_ref(original::<A>()).cast_mut().cast(),
+        malloc: Some(plain::malloc::<A, S>),
+        calloc: Some(plain::calloc::<A, S>),
+        realloc: Some(plain::realloc::<A, S>),
+        free: Some(plain::free::<A, S>),
+    }
 }
 
 type Malloc = extern "C" fn(Pointer, usize) -> Pointer;
@@ -399,11 +480,12 @@ pub fn is_same(left: Option<Malloc>, right: Option<Malloc>) -> bool {
 pub fn over_pymalloc<const A: usize, const HEAP: bool>(own: PyMemAllocatorEx) -> PyMemAllocatorEx {
     let _ = STATE.domains[A].set(own);
     if !HEAP && is_same(own.malloc, original::<RAW>().malloc) {
-        return plain_table::<A>(); // PYTHONMALLOC=malloc: no pools
+        return plain_table::<A, OF_LIBC>(); // PYTHONMALLOC=malloc: no pools
     }
-    #[cfg(Py_GIL_DISABLED)]
-    return blocks_only::table::<A>();
-    #[cfg(not(Py_GIL_DISABLED))]
+    if cfg!(Py_GIL_DISABLED) {
+        mapped::leave_out_objects();
+        return plain_table::<A, TO_BE_FOUND>();
+    }
     pymalloc::table::<A, HEAP>()
 }
 

@@ -169,7 +169,7 @@ impl Lines {
         let size = (mapped > 0).then(resident_and_shared).flatten();
         let size = size.map_or(0, |it| it.0);
         if mapped != self.looked[0] || size.abs_diff(self.looked[1]) >= LOOK {
-            let maps = mapped::resident().unwrap_or(self.looked[2]);
+            let maps = mapped::resident_of(mapped::COUNTED).unwrap_or(self.looked[2]);
             self.looked = [mapped, size, maps];
         }
         let live = |place| snapshot.account(REPORTED[place]).live_bytes as i64;

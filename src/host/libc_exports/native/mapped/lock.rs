@@ -114,14 +114,14 @@ pub fn after_fork() {
 /// Ranges that are looked up at a time: the lock of the table is not held while the kernel is asked.
 const BATCH: usize = 32;
 
-/// Visits every range that counts, with the bytes of it that are resident; what is mapped or given back meanwhile may be left out.
+/// Visits every range that is of `those`, with the bytes of it that are resident; what is mapped or given back meanwhile may be left out.
 /// Returns `None` if another thread has the table. Any thread, also inside the allocator: it allocates nothing, waits for
 /// nobody, and takes six kibibytes of the stack.
-pub fn each_resident(mut visit: impl FnMut(&Range, u64)) -> Option<()> {
+pub fn each_resident(those: fn(&Range) -> bool, mut visit: impl FnMut(&Range, u64)) -> Option<()> {
     let mut batch: [Range; BATCH] = std::array::from_fn(|_| Range::zeroed());
     let mut behind = 0;
     while is_used() {
-        let count = with_table_at_once(|table| table.copy_behind(behind, &mut batch))?;
+        let count = with_table_at_once(|table| table.copy_behind(behind, those, &mut batch))?;
         for range in &batch[..count] {
             visit(range, resident_bytes(range.start..range.end));
             behind = range.end;
@@ -133,9 +133,9 @@ pub fn each_resident(mut visit: impl FnMut(&Range, u64)) -> Option<()> {
     Some(())
 }
 
-/// Resident bytes of the ranges that count; as [`each_resident`].
-pub fn resident() -> Option<u64> {
+/// Resident bytes; as [`each_resident`].
+pub fn resident_of(those: fn(&Range) -> bool) -> Option<u64> {
     let mut bytes = 0;
-    each_resident(|_, resident| bytes += resident)?;
+    each_resident(those, |_, resident| bytes += resident)?;
     Some(bytes)
 }

@@ -17,8 +17,8 @@ mod followed;
 mod lock;
 mod table;
 
-pub use lock::{RANGES, after_fork, before_fork, each_resident, memory, resident};
-pub use table::Range;
+pub use lock::{RANGES, after_fork, before_fork, each_resident, memory, resident_of};
+pub use table::{COUNTED, Range};
 
 use super::mode::{Mode, mode};
 use super::next::{self, Offset, call};
@@ -30,7 +30,7 @@ use lock::with_table;
 use pyhost_os::mapping::{is_mapped, page_size};
 use pyhost_os::{process::loaded, process::symbol_file::function_ending_in};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
-use std::{os::unix::ffi::OsStrExt, path::PathBuf, ptr::null_mut, sync::Mutex};
+use std::{os::unix::ffi::OsStrExt, path::PathBuf, ptr::null_mut, sync::Mutex, sync::OnceLock};
 use table::{Sums, Table};
 
 /// Calls a function behind the exported one, or libc's before it is found.
@@ -47,7 +47,7 @@ fn counts() -> bool {
 
 /// Whether a call may concern the table.
 fn concerns(size: usize) -> bool {
-    lock::is_used() && counts() && size > 0
+    lock::is_used() && (counts() || cfg!(Py_GIL_DISABLED)) && size > 0
 }
 
 fn whole_pages(size: usize) -> usize {
@@ -58,6 +58,31 @@ fn whole_pages(size: usize) -> usize {
 fn end_of(start: *mut c_void, size: usize) -> usize {
     start.addr().saturating_add(whole_pages(size))
 }
+
+pyhost_os::state! {
+    /// Where libpython's code lies, if its maps are of blocks that the ledger has: of its own mimalloc.
+    static STATE: CodeOfObjects {
+        code: OnceLock<std::ops::Range<usize>> = OnceLock::new(),
+    }
+}
+
+/// Leaves out what libpython maps, on a free-threaded Python: its blocks are in the ledger. With one thread.
+pub fn leave_out_objects() {
+    let function = pyo3::ffi::PyMem_GetAllocator as *const () as usize;
+    loaded::each(|object| {
+        let mut parts = object.segments().map(|segment| segment.addresses);
+        let code = parts.find(|part| part.contains(&function));
+        code.map(|code| STATE.code.set(code));
+    });
+}
+
+/// Whether what is mapped by a call is left out.
+fn is_left_out(caller: usize) -> bool {
+    cfg!(Py_GIL_DISABLED) && STATE.code.get().is_some_and(|code| code.contains(&caller))
+}
+
+/// Ranges that are left out.
+pub const LEFT_OUT: fn(&Range) -> bool = |range| is_left_out(range.caller);
 
 /// Whether a library may map `bytes` more, or is made to fail.
 fn may_grow(bytes: usize) -> bool {
@@ -134,10 +159,10 @@ unsafe extern "C" fn pyhost_mmap(
     if replaces {
         peak_watch::before_release(size);
     }
-    if !counts() || size == 0 || !(is_ours || replaces && concerns(size)) {
+    if !(counts() || is_left_out(caller)) || size == 0 || !(is_ours || replaces && concerns(size)) {
         return map();
     }
-    let writable = is_ours && access & libc::PROT_WRITE != 0;
+    let writable = is_ours && access & libc::PROT_WRITE != 0 && !is_left_out(caller);
     if writable && !may_grow(whole_pages(size)) {
         Errno(libc::ENOMEM).set();
         return libc::MAP_FAILED;
@@ -316,8 +341,11 @@ unsafe extern "C" fn pyhost_mprotect(start: *mut c_void, size: usize, access: c_
         return protect();
     }
     let end = end_of(start, size);
-    let bytes = with_table(|table| table.bytes_within(start.addr(), end));
-    let (writable, other) = bytes.unwrap_or_default();
+    let bytes = with_table(|table| {
+        let first = table.first_within(start.addr(), end)?;
+        (!is_left_out(first.caller)).then(|| table.bytes_within(start.addr(), end))
+    });
+    let (writable, other) = bytes.flatten().unwrap_or_default();
     let becomes_writable = access & libc::PROT_WRITE != 0;
     let changed = if becomes_writable { other } else { writable };
     if changed == 0 {

@@ -20,6 +20,9 @@ pub struct Range {
 
 zeros_are_valid!(Range: start, end, caller, sample, writable);
 
+/// Ranges that may be written.
+pub const COUNTED: fn(&Range) -> bool = |range| range.writable;
+
 impl Range {
     fn continues(&self, before: &Range) -> bool {
         let parts = |range: &Range| (range.caller, range.sample, range.writable);
@@ -75,11 +78,10 @@ impl<'a> Table<'a> {
         self.ranges()[self.within(start, end)].first().copied()
     }
 
-    /// Copies the ranges behind an address that may be written, as many as there is room for; how many.
-    pub fn copy_behind(&self, address: usize, room: &mut [Range]) -> usize {
-        let ranges = &self.ranges()[self.behind(address)..];
-        let writable = ranges.iter().filter(|range| range.writable);
-        let pairs = room.iter_mut().zip(writable);
+    /// Copies ranges behind an address, as many as there is room for; how many.
+    pub fn copy_behind(&self, at: usize, those: fn(&Range) -> bool, room: &mut [Range]) -> usize {
+        let ranges = self.ranges()[self.behind(at)..].iter();
+        let pairs = room.iter_mut().zip(ranges.filter(|range| those(range)));
         pairs.map(|(place, range)| *place = *range).count()
     }
 
@@ -286,7 +288,7 @@ mod tests {
         let (mut behind, mut copied) = (0, Vec::new());
         loop {
             let mut room = [Range::zeroed(); 2];
-            let count = table.copy_behind(behind, &mut room);
+            let count = table.copy_behind(behind, COUNTED, &mut room);
             copied.extend_from_slice(&room[..count]);
             if count < room.len() {
                 break;

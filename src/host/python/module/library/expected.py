@@ -224,7 +224,7 @@ class _Search:
 
     def __init__(self, deadline):
         self.deadline = deadline
-        self.roots, self.namespaces = _roots()
+        self.roots, self.namespaces, self.forgotten = _roots()
         self.nodes, self.children, self.places = [], [], {}
         self.with_holders = set()
         self.direct = 0
@@ -258,7 +258,7 @@ class _Search:
         sought = {id(node): first + index for index, node in enumerate(chunk)}
         own = {id(self.nodes), id(chunk)}
         # The last one marks the tuple of the arguments, which 3.13 returns, too.
-        for holder in gc.get_referrers(*chunk, own):
+        for holder in (*gc.get_referrers(*chunk, own), *self.forgotten):
             if id(holder) in own or type(holder) is tuple and holder and holder[-1] is own:
                 continue
             if type(holder) is types.FrameType and _is_own(holder):
@@ -290,7 +290,7 @@ class _Search:
             last = len(self.nodes) - 1
             loose = (place for place in range(last + 1) if place not in self.with_holders)
             place = next(loose, 0) if self.is_whole else last
-            by = "C code or a temporary value" if self.is_whole else "something"
+            by = "C code or a temporary value" if self.is_whole and not self.forgotten else "something"
             text, is_namespace = f"<{_type_of(self.nodes[place])}, held by {by}>", False
         path = []
         while place is not None:
@@ -313,11 +313,15 @@ def _is_own(frame):
 
 
 def _roots():
-    """Texts of the objects that running frames hold, and of namespaces that are never freed, by id."""
-    namespaces = {}
+    """Texts of the objects that running frames hold, and of namespaces that are never freed, by id. Then those that the collector does
+    not know: 3.13 without a GIL makes them immortal when the first thread starts, and types and functions, too."""
+    namespaces, forgotten = {}, []
     for name, module in list(sys.modules.items()):
         if issubclass(type(module), types.ModuleType):
-            namespaces.setdefault(id(types.ModuleType.__getattribute__(module, "__dict__")), name)
+            namespace = types.ModuleType.__getattribute__(module, "__dict__")
+            namespaces.setdefault(id(namespace), name)
+            if "t" in sys.abiflags and not gc.is_tracked(namespace):
+                forgotten.append(namespace)
     roots = {}
     names = {thread.ident: thread.name for thread in list(threading.enumerate())} if len(sys._current_frames()) > 1 else {}
     budget = _FRAMES
@@ -334,7 +338,7 @@ def _roots():
                 elif id(frame.f_locals) not in namespaces:
                     namespaces[id(frame.f_locals)] = f"<names of {place}>"
             frame = frame.f_back
-    return roots, namespaces
+    return roots, namespaces, forgotten
 
 
 def _locals_of(frame):

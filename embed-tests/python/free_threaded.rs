@@ -1,0 +1,135 @@
+//! What differs on a free-threaded Python (PEP 703), which `tools/free-threaded` builds:
+//!
+//!     tools/free-threaded cargo test -p pyhost --test embed -- free_threaded::
+
+use crate::host::{Run, figure, script};
+use crate::skipping::skipped;
+
+pub fn is_free_threaded() -> bool {
+    let code = "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
+    Run::host().code(code).ok().stdout.trim() == "1"
+}
+
+/// Runs a script that compares, with and without debug hooks.
+fn is_exact(arguments: &[&str]) {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    for hooks in ["0", "1"] {
+        let outcome = Run::host()
+            .env("PYHOST_DEBUG_HOOKS", hooks)
+            .arg(script("free_threaded.py"))
+            .args(arguments)
+            .timeout(300)
+            .run();
+        assert_eq!(
+            (outcome.code(), outcome.last_line()),
+            (0, "exact"),
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_ledger_of_objects_agrees_with_a_walk_of_cpythons_pages() {
+    is_exact(&["situations"]);
+}
+
+/// A longer run is `pyhost embed-tests/scripts/free_threaded.py soak 600 16`.
+#[test]
+fn sixteen_threads_that_free_each_others_blocks_lose_nothing() {
+    is_exact(&["soak", "6", "16"]);
+}
+
+#[test]
+fn cpythons_arena_is_a_row_of_the_balance_and_no_map_of_a_library() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    let code =
+        "kept = [[number] for number in range(300000)]; large = bytes(30 << 20); del kept[::2]";
+    // Also as under vm.overcommit_memory=2: mapped without access, and made writable by parts.
+    let run = Run::host().code(code);
+    let (_, report) = run.env("MIMALLOC_ARENA_EAGER_COMMIT", "0").reported();
+    assert_eq!(figure(&report, "mapped", "peak_bytes"), 0);
+    let (_, report) = Run::host().code(code).reported();
+    assert_eq!(figure(&report, "mapped", "peak_bytes"), 0);
+    let live = figure(&report, "obj", "live_bytes");
+    assert!(live > 45 << 20, "{live}");
+    let rows = report["balance"]["rows"].as_array().unwrap();
+    let row = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        row["resident_bytes"].as_i64().unwrap()
+    };
+    assert_eq!(row("obj"), live);
+    assert!(row("python_arena") > 1 << 20, "{rows:#?}");
+    let rest = report["balance"]["remainder_bytes"].as_i64().unwrap();
+    assert!(rest.abs() < 1 << 20, "{rest}");
+}
+
+#[test]
+fn four_threads_that_reach_a_cap_each_have_their_errors() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    let script = script("free_threaded_caps.py");
+    let (outcome, report) = Run::host()
+        .args(["--cap", "64M"])
+        .arg(script)
+        .arg("2")
+        .timeout(300)
+        .reported();
+    assert_eq!(
+        (outcome.code(), outcome.last_line()),
+        (0, "2 2 2 2"),
+        "{outcome:#?}"
+    );
+    let peak = report["total"]["peak_bytes"].as_i64().unwrap();
+    assert!((50 << 20..=64 << 20).contains(&peak), "{peak}");
+}
+
+#[test]
+fn what_is_not_to_be_had_says_so() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    let run = |options: &[&str], code: &str| Run::host().args(options).code(code).run();
+    let checked = run(&["--leak-check"], "pass");
+    assert!(checked.stderr.contains("nothing is checked"), "{checked:?}");
+    let bounded = run(&["--region", "64M"], "pass");
+    assert_eq!(bounded.code(), 2, "{bounded:?}");
+    let budget = run(&[], "import pyhost\nwith pyhost.budget(1 << 20): pass");
+    assert!(budget.stderr.contains("no GIL"), "{budget:?}");
+    for options in [["--guard"], ["--debug-hooks"]] {
+        let notice = run(&options, "pass").stderr;
+        assert!(notice.contains("a free-threaded Python has"), "{notice}");
+    }
+}
+
+/// CPython 3.13's collector forgets namespaces, types and functions when the first thread starts.
+#[test]
+fn what_keeps_an_object_is_named_after_a_thread_has_run() {
+    if !is_free_threaded() {
+        return skipped("needs a free-threaded Python: tools/free-threaded");
+    }
+    for (holder, named) in [
+        ("kept", "__main__.kept[0]"),
+        ("Type.kept", "held by something>['kept'][0]"),
+    ] {
+        let code = format!(
+            "import pyhost, threading
+class Type: kept = []
+kept = []
+def expect():
+    one = Type()
+    {holder}.append(one)
+    pyhost.expect_freed(one)
+expect()
+thread = threading.Thread(target=int)
+thread.start()
+thread.join()"
+        );
+        let outcome = Run::host().code(&code).run();
+        assert!(outcome.stderr.contains(named), "{outcome:#?}");
+    }
+}
