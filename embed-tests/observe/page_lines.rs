@@ -498,7 +498,10 @@ fn two_reports_are_compared_frame_by_frame() {
             assert!(table.contains(&value), "{field} of {change}: {table}");
         }
         // The frame of the line has the same error.
-        let (file, line) = (change["file"].as_str().unwrap(), &change["line"]);
+        let Some(file) = change["file"].as_str() else {
+            continue; // what was allocated outside of Python, which is of another size at times
+        };
+        let line = &change["line"];
         let place = format!(", {file}:{line}, ");
         let mut labels = frames(first).iter().map(label);
         let shown = labels.rfind(|label| label.contains(&place));
