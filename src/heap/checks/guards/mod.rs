@@ -39,6 +39,8 @@ use std::{ops::Range, ptr::null_mut, ptr::slice_from_raw_parts};
 
 /// `malloc`'s own alignment.
 const ALIGNMENT: usize = 16;
+/// That of CPython's domains but `obj`. Other processors than x86-64 have instructions that fail on words in odd places.
+const OF_DOMAINS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 8 };
 
 /// Facts about the process, which the host finds out.
 #[derive(Clone, Copy, Debug)]
@@ -116,8 +118,8 @@ pub fn start(settings: GuardSettings, process: Process) -> Result<(), Errno> {
         (STATE.of_library).store(library.is_some() && !is_beside_all, Relaxed);
         let min = min as usize;
         let of_all = align.filter(|_| !is_beside_all);
-        for (place, default) in STATE.aligns.iter().zip([ALIGNMENT as u64, 1]) {
-            place.store(of_all.unwrap_or(default) as usize, Relaxed);
+        for (place, default) in STATE.aligns.iter().zip([ALIGNMENT, OF_DOMAINS]) {
+            place.store(of_all.map_or(default, |align| align as usize), Relaxed);
         }
         let of_library = align.filter(|_| is_beside_all).unwrap_or(0);
         (STATE.align_of_library).store(of_library as usize, Relaxed);

@@ -22,7 +22,7 @@ pub enum GuardSettings {
         /// One of so many.
         every: u64,
         /// The least alignment of a block; a larger one that its size is a multiple of, up to 16, is kept. `None`: 16 for those of
-        /// malloc, which C promises, and 1 for others.
+        /// malloc, which C promises, and 1 for others, 8 on other processors than x86-64.
         align: Option<u64>,
         /// `align` is of requests of the library with this text in its path, and only they are guarded unless `is_beside_all`; `None`:
         /// those of all code. It is never freed.
