@@ -542,7 +542,7 @@ ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at)(malloc(36))"
     for hooks in ["--debug-hooks=guard", "--malloc=count"] {
         let outcome = with(&[hooks, "--guard=min=1,every=1,align=1"]);
         assert_eq!(outcome.code(), SEGV, "{outcome:#?}");
-        let line = "pyhost: SIGSEGV at an address that is not known, as of code that needs malloc's alignment of 16: leave align=1 out of --guard\n";
+        let line = "pyhost: SIGSEGV at an address that is not known, as of code that needs malloc's alignment of 16: give --guard align=16, not align=1\n";
         assert!(outcome.stderr.contains(line), "{outcome:#?}");
         assert_eq!(with(&[hooks, "--guard=min=1,every=1"]).code(), 0);
     }

@@ -110,7 +110,7 @@ enum Cause {
     #[display("{} at an address that is not known", signal_name(*_0))]
     Unknown(c_int),
     /// As unknown, while blocks have this alignment.
-    #[display("{} at an address that is not known, as of code that needs malloc's alignment of 16: leave align={_1} out of --guard", signal_name(*_0))]
+    #[display("{} at an address that is not known, as of code that needs malloc's alignment of 16: give --guard align=16, not align={_1}", signal_name(*_0))]
     Unaligned(c_int, usize),
 }
 
