@@ -74,7 +74,7 @@ def examine(given, path, site, with_numpy):
 def pinned_numpy(python):
     """Returns the folder of the newest NumPy that is pinned for a Python; made where it is missing."""
     try:
-        names = [name for name in make.names_for(make.minor_of(python)) if name.startswith("numpy-")]
+        names = make.numpys_for(make.minor_of(python))
         if not names:
             raise UnusableHost(f"{python}: no NumPy is pinned for it; --no-numpy leaves its scripts out")
         return str(make.site_packages(make.environment(python, names[-1])))

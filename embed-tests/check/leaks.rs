@@ -2,6 +2,7 @@
 //! status.
 
 use crate::environments::newest_numpy;
+use crate::exactness::is_exact;
 use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock, version};
 use crate::native_stacks;
 use crate::skipping::skipped;
@@ -512,17 +513,7 @@ fn where_blocks_are_hidden_one_line_says_that_nothing_is_checked() {
 fn the_ledger_stays_exact_among_old_heaps_and_new_ones() {
     for (name, arguments) in [("exact_domains.py", &["3"][..]), ("exact_programs.py", &[])] {
         for option in ["--leak-check", "--leak-check=native"] {
-            let outcome = Run::host()
-                .arg(option)
-                .arg(script(name))
-                .args(arguments)
-                .timeout(300)
-                .run();
-            assert_eq!(
-                (outcome.code(), outcome.last_line()),
-                (0, "exact"),
-                "{name} {outcome:#?}"
-            );
+            is_exact(Run::host().arg(option), name, arguments);
         }
     }
 }

@@ -76,9 +76,23 @@ def minor_of(python):
 
 
 def names_for(minor):
-    """Returns the names that are pinned for a minor version, in the order of their numbers."""
+    """Returns the names that are pinned for a minor version, sorted."""
     prefix = f"py{minor}-"
     return sorted(path.stem[len(prefix):] for path in PINS.glob(prefix + "*.txt"))
+
+
+def numpys_for(minor):
+    """Returns the numpy-* names of a minor version, in the order of their numbers."""
+    names = [name for name in names_for(minor) if name.startswith("numpy-")]
+    return sorted(names, key=lambda name: [int(part) for part in name.removeprefix("numpy-").split(".")])
+
+
+def newest_numpy(python):
+    """Returns the site-packages folder of the newest NumPy that is pinned for an interpreter."""
+    names = numpys_for(minor_of(python))
+    if not names:
+        raise Unmakable("no NumPy is pinned for this Python")
+    return site_packages(environment(python, names[-1]))
 
 
 def pin_file(minor, name):
@@ -179,9 +193,8 @@ def main(arguments):
     options = parse(arguments)
     try:
         if options.list:
-            for name in names_for(minor_of(options.python)):
-                if name.startswith("numpy-"):
-                    print(name)
+            for name in numpys_for(minor_of(options.python)):
+                print(name)
         else:
             print(site_packages(environment(options.python, options.name, options.out)))
     except BadName as error:

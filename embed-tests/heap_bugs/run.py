@@ -115,11 +115,7 @@ class Runner:
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        names = make.names_for(make.minor_of(options.python))
-        numpys = sorted((name for name in names if name.startswith("numpy-")), key=lambda name: [int(part) for part in name[6:].split(".")])
-        if not numpys:
-            raise make.Unmakable("no NumPy is pinned for this Python")
-        self.packages = make.site_packages(make.environment(options.python, numpys[-1]))
+        self.packages = make.newest_numpy(options.python)
         try:
             self.toolkits = make.site_packages(make.environment(options.python, "toolkits"))
         except make.BadName as error:

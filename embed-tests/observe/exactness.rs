@@ -3,20 +3,22 @@
 
 use crate::host::{Run, script, version};
 
+/// Runs a script that compares.
+pub fn is_exact(run: Run, name: &str, arguments: &[&str]) {
+    let run = run.arg(script(name)).args(arguments);
+    let outcome = run.timeout(300).run();
+    assert_eq!(
+        (outcome.code(), outcome.last_line()),
+        (0, "exact"),
+        "{name} {outcome:#?}"
+    );
+}
+
 /// Both with and without debug hooks.
-fn run_script(name: &str, arguments: &[&str]) {
+pub fn run_script(name: &str, arguments: &[&str]) {
     for hooks in ["0", "1"] {
-        let outcome = Run::host()
-            .env("PYHOST_DEBUG_HOOKS", hooks)
-            .arg(script(name))
-            .args(arguments)
-            .timeout(300)
-            .run();
-        assert_eq!(
-            (outcome.code(), outcome.last_line()),
-            (0, "exact"),
-            "{name} {outcome:#?}"
-        );
+        let run = Run::host().env("PYHOST_DEBUG_HOOKS", hooks);
+        is_exact(run, name, arguments);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //!     tools/free-threaded cargo test -p pyhost --test embed -- free_threaded::
 
+use crate::exactness::run_script;
 use crate::host::{Run, figure, script};
 use crate::skipping::skipped;
 
@@ -15,19 +16,7 @@ fn is_exact(arguments: &[&str]) {
     if !is_free_threaded() {
         return skipped("needs a free-threaded Python: tools/free-threaded");
     }
-    for hooks in ["0", "1"] {
-        let outcome = Run::host()
-            .env("PYHOST_DEBUG_HOOKS", hooks)
-            .arg(script("free_threaded.py"))
-            .args(arguments)
-            .timeout(300)
-            .run();
-        assert_eq!(
-            (outcome.code(), outcome.last_line()),
-            (0, "exact"),
-            "{outcome:#?}"
-        );
-    }
+    run_script("free_threaded.py", arguments);
 }
 
 #[test]

@@ -35,11 +35,7 @@ OWN = re.compile(r"\[\d+\]|0x[0-9a-f]+|process \d+")
 
 def built(python, folder):
     """Builds the module into a folder; the path of the packages that it needs."""
-    names = make.names_for(make.minor_of(python))
-    numpys = [name for name in names if name.startswith("numpy-")]
-    if not numpys:
-        raise make.Unmakable("no NumPy is pinned for this Python")
-    packages, toolkits = (make.site_packages(make.environment(python, name)) for name in (numpys[-1], "toolkits"))
+    packages, toolkits = make.newest_numpy(python), make.site_packages(make.environment(python, "toolkits"))
     compile([python, "-m", "cython", "-3", HERE / "table.pyx", "-o", folder / "table.c"],
             env={**make.clean_environment(), "PYTHONPATH": str(toolkits)})
     include = make.run([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"]).stdout.strip()

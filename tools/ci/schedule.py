@@ -177,7 +177,7 @@ def excerpt(text):
     """The lines that say what failed: of a test its name, of the rest some that follow; and the last ones."""
     lines = text.splitlines()
     found = [index for index, line in enumerate(lines) if TELLS.search(line)]
-    # What a test says when it panics is printed after the names of all.
+    # The test runner prints the names of all tests first, and then what those that failed have said.
     follow = {index: 1 if lines[index].endswith("... FAILED") else 21 for index in found}
     near = sorted({number for index in found for number in range(index, min(index + follow[index], len(lines)))})
     told = [f"{number + 1}: {lines[number]}" for number in near]

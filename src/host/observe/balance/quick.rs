@@ -1,5 +1,6 @@
 //! What is resident of the heaps and of stacks, by mincore(2): a hundred times faster than `/proc/self/smaps`, but not by account.
 
+use crate::cpython::IS_FREE_THREADED;
 use crate::heap::{pages, thread_pointers};
 use crate::libc_exports::native::mapped;
 use crate::process::maps;
@@ -45,7 +46,9 @@ const REST: u64 = 100_000_000;
 pub fn quick() -> QuickBalance {
     let mut found = QuickBalance::default();
     pages::each_arena(|arena| found.heaps += resident_bytes(arena.start..arena.end));
-    found.heaps += mapped::resident_of(mapped::LEFT_OUT).unwrap_or(0);
+    if IS_FREE_THREADED {
+        found.heaps += mapped::resident_of(mapped::LEFT_OUT).unwrap_or(0);
+    }
     if let Some(mut memory) = Mapped::<Memory>::private(1) {
         let Memory { threads, text } = &mut memory[0];
         (found.stacks, found.zeroed) = by_map(Array::new(threads), text);

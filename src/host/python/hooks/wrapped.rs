@@ -69,7 +69,7 @@ macro_rules! original {
 const OF_LIBC: usize = usize::MAX;
 /// The layout of CPython's own mimalloc is found at the first block.
 const TO_BE_FOUND: usize = OF_LIBC - 1;
-/// The layout is none that is known: blocks are booked without bytes.
+/// The layout is not known: blocks are booked without bytes.
 const UNKNOWN: usize = OF_LIBC - 2;
 
 /// Usable bytes of a block. `AT_ONCE`: of one of more than 2 GiB perhaps that alone, which no thread books at once.
@@ -120,7 +120,7 @@ mod plain {
         }
     }
 
-    /// What is small is decided on when it is booked, as on the heap's own path.
+    /// Whether a cap allows a small block is asked when it is booked, as on the heap's own path.
     pub extern "C" fn malloc<const A: usize, const S: usize>(ctx: Pointer, size: usize) -> Pointer {
         if size > SMALL_REQUEST {
             return large::<A, S>(ctx, size);
