@@ -15,7 +15,7 @@ pub use loom;
 pub use pyhost_os::{forks, named, state};
 
 /// How many atomics of a type the threads of a model may be the first to use.
-const FRESH: usize = 16;
+const FRESH: usize = 18;
 
 ::std::thread_local! {
     /// Threads of the model that the main one has not joined.

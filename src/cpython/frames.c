@@ -19,6 +19,10 @@ static size_t copy_text(PyObject *text, char *out, size_t room)
     int kind = PyUnicode_KIND(text);
     const void *data = PyUnicode_DATA(text);
     Py_ssize_t count = PyUnicode_GET_LENGTH(text);
+    if (PyUnicode_IS_COMPACT_ASCII(text) && (size_t)count <= room) {
+        memcpy(out, data, (size_t)count);
+        return (size_t)count;
+    }
     /* From the end, as many letters as there is room for; fewer if there is none for all of them. */
     size_t length = 0;
     Py_ssize_t first = count, marked = count;

@@ -88,8 +88,8 @@ impl Account {
 
     /// How far, in bytes, a thread's share may move before the shared counters change.
     ///
-    /// The windows of one thread add up to 72 KiB, which bounds how much too high a peak can
-    /// be. 0 makes every booking exact, at the price of the slow path each time.
+    /// At the least: see [`super::booking`]. The windows of one thread add up to 72 KiB, which bounds how much too high a peak can
+    /// be, if they are no wider. 0 makes every booking exact, at the price of the slow path each time.
     pub(super) const fn window(self) -> i64 {
         match self {
             Account::Raw | Account::Numpy | Account::Native => 16 * 1024,

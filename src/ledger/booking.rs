@@ -3,7 +3,7 @@
 //! Two policies:
 //!
 //! *Windowed* (all but `mem` and `obj`, and these once several GILs run; `arena` and `mapped` with a window of 0): a cell
-//! publishes a bound half a window above its live bytes and may move freely within the window
+//! publishes a bound above its live bytes, half a window for small blocks, and may move freely within the window
 //! below it. The account's `bound` is the sum of what its cells published, so it is never below
 //! the sum of their live bytes; the peak is the highest value that the bound ever had.
 //!
@@ -32,9 +32,11 @@ pub struct Gils {
     pub barrier: fn(),
 }
 
-/// In a precise span half a window is this part of what the account has grown. What is published is too high by a whole one
-/// at most.
-const PRECISION: i64 = 64;
+/// In a precise span a window is this part of what the account has grown. What is published is too high by one at most.
+const PRECISION: i64 = 32;
+/// Until a ceiling is set, or a segment has ended, a window is this part of what its cell holds, if that is more than the least.
+const PART: i64 = 128;
+pub(super) const WIDEST: i64 = 64 << 10;
 
 /// How high a booking may take the account's bound and the total's.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -167,15 +169,25 @@ impl Ledger {
         }
     }
 
-    /// How far a cell may move from where it is without the slow path, if the account's bytes are about `live`.
-    fn half_window(&self, account: Account, live: impl FnOnce() -> i64) -> i64 {
-        let half = account.window() / 2;
-        match self.precise_spans.load(Relaxed) {
-            0 => half,
+    /// How far a cell may go down and up without the slow path, once `delta` has taken it to `own` and the account to about `live`.
+    fn window(&self, account: Account, delta: i64, own: i64, live: i64) -> (i64, i64) {
+        let least = account.window();
+        let whole = match self.precise_spans.load(Relaxed) {
+            0 if self.is_capped() || self.earlier_total_peak.load(Relaxed) != 0 => least,
+            0 => least.max((own / PART).min(WIDEST.min(8 * least))),
             _ => {
                 let start = self.precise_starts[account as usize].load(Relaxed);
-                ((live() - start) / PRECISION).clamp(0, half)
+                ((live - start) / PRECISION).clamp(0, least)
             }
+        };
+        // A block that is freed and made again, time after time, stays within the window if it can.
+        let back = match delta.abs() {
+            bytes if bytes > whole - whole / 8 => whole / 2,
+            bytes => bytes.max(whole / 2),
+        };
+        match delta > 0 {
+            true => (back, whole - back),
+            false => (whole - back, back),
         }
     }
 
@@ -218,18 +230,18 @@ impl Ledger {
         }
         let live = cell.live.load(Relaxed) + delta;
         let bound = &self.shared(account).bound;
-        let half = self.half_window(account, || bound.load(Relaxed));
+        let (below, above) = self.window(account, delta, live, bound.load(Relaxed));
         let published = cell.published.load(Relaxed);
-        let low = live - half;
+        let low = live - below;
         // Published before it is booked: the bound is never below what is live.
         let published = if account == Account::Pooled {
             let before = cell.share_of_total(account);
             let moved = -low - before;
-            let own = live + half - published;
+            let own = live + above - published;
             self.publish(account, (own, own), (moved, moved), heights)?;
-            live + half
+            live + above
         } else {
-            let room = live + half - published;
+            let room = live + above - published;
             // A cell without a window, of a new thread or a closed one, gets none by a release.
             let want = if delta < 0 { room.min(0) } else { room };
             let step = (live - published, want);
@@ -257,20 +269,20 @@ impl Ledger {
         let others = shared.others.load(Relaxed);
         let own = cell.live.load(Relaxed) + delta;
         let live = own + others;
-        let half = self.half_window(account, || live);
+        let (below, above) = self.window(account, delta, own, live);
         let bound = shared.bound.load(Relaxed);
         if delta > 0 && live > heights.account && live > bound {
             return Err(Scope::Account(account));
         }
         if live > bound || live < shared.window_low.load(Relaxed) {
-            let mut high = (live + half).min(heights.account.max(live));
+            let mut high = (live + above).min(heights.account.max(live));
             if delta < 0 {
                 high = high.min(bound);
             }
             let (moved, _) = grant(&self.total_bound, heights.total, live - bound, high - bound)
                 .ok_or(Scope::Total)?;
             shared.bound.store(bound + moved, Relaxed);
-            shared.window_low.store(live - half, Relaxed);
+            shared.window_low.store(live - below, Relaxed);
             raise(&self.total_peak, self.total_bound.load(Relaxed));
         }
         let top = cell.top.load(Relaxed).max(own);

@@ -63,13 +63,36 @@ unsafe fn given_out(account: Account, block: *mut u8) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_slow(account: Account, size: usize, zero: bool) -> *mut u8 {
-    if state().is_sampling() {
-        let block = sampling::pop_any(account, size, zero);
-        if !block.is_null() {
-            return block;
-        }
+    let block = match state().is_sampling() {
+        true => sampling::pop_any(account, size, zero),
+        false => pop_medium(account, size, zero),
+    };
+    match block.is_null() {
+        true => allocate_uncounted(account, size, zero, 0),
+        false => block,
     }
-    allocate_uncounted(account, size, zero, 0)
+}
+
+/// A block of medium size, booked, as [`pop`] gives a small one; null if the slow path must do it.
+#[inline]
+fn pop_medium(account: Account, size: usize, zero: bool) -> *mut u8 {
+    if guards::wants_some(size) || bounded_heap::size().is_some() || sampling::is_on() {
+        return null_mut();
+    }
+    let state = state();
+    let theap = state.theaps[account as usize].get();
+    let book = |bytes| counts(account) && state.slot.get().book_to(account, bytes);
+    // SAFETY: a theap of the calling thread, and the block that it gave, which has more than 16 bytes.
+    unsafe {
+        let block = pop_from_queue(theap, size, book);
+        if !block.is_null() && account == Account::Native {
+            NativeBlock::at(block).unmark_if_marked();
+        }
+        if zero {
+            clear(block, size);
+        }
+        block
+    }
 }
 
 /// Allocates a block that has grown, with room to grow where it lies; `begins` if it was in a page with others.
@@ -132,7 +155,10 @@ fn allocate_uncounted(account: Account, size: usize, zero: bool, addresses: usiz
         let pages = (*theap).page_count.get();
         let mut usable = 0;
         let mut block = match addresses {
-            0 => pop_from_queue(theap, given, &mut usable),
+            0 => pop_from_queue(theap, given, |bytes| {
+                usable = bytes;
+                true
+            }),
             _ => resize::allocate_with_room(theap, given, addresses, &mut usable),
         };
         if block.is_null() {

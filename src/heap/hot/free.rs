@@ -71,12 +71,11 @@ unsafe fn free_slow(place: *mut Page, pointer: *mut u8, caller: Account) {
             double_free::remember_emptied(page);
         }
         release_block(account, pointer, page.block_size, caller);
-        let is_sample = sampling::released(account, pointer, page.heap, &inside);
+        sampling::released(account, pointer, page.heap, &inside);
         if account == Account::Native {
             NativeBlock::at(page.start_of(pointer)).mark();
         }
-        // The few samples of a size would walk through a whole page, too.
-        if is_sample && page.xthread_id.load(Relaxed) == thread_id() {
+        if page.xthread_id.load(Relaxed) == thread_id() {
             if link(place, pointer) {
                 ffi::_mi_page_retire(place);
             }

@@ -118,13 +118,17 @@ pub fn pop_from<const A: usize, const ZERO: bool, const BOOK: bool>(
     }
 }
 
-/// Pops a block of medium size from the first page of its queue, as [`pop_from`] does a small one; null if mimalloc must do it, which
-/// takes a page that is full out of its queue.
+/// Pops a block of medium size from the first page of its queue, as [`pop_from`] does a small one, if `book` books its usable bytes;
+/// null if mimalloc must do it, which takes a page that is full out of its queue.
 ///
 /// # Safety
 /// A theap of the calling thread.
-#[inline]
-pub unsafe fn pop_from_queue(theap: *mut Theap, size: usize, usable: &mut usize) -> *mut u8 {
+#[inline(always)]
+pub unsafe fn pop_from_queue(
+    theap: *mut Theap,
+    size: usize,
+    book: impl FnOnce(usize) -> bool,
+) -> *mut u8 {
     if size <= ffi::SMALL_SIZE_MAX || size > ffi::LARGE_SIZE_MAX {
         return null_mut();
     }
@@ -135,12 +139,11 @@ pub unsafe fn pop_from_queue(theap: *mut Theap, size: usize, usable: &mut usize)
             return null_mut();
         }
         let block = *(*page).free.place();
-        if block.is_null() {
+        if block.is_null() || !book((*page).block_size) {
             return null_mut();
         }
         *(*page).free.place() = (*block).next;
         *(*page).used.place() += 1;
-        *usable = (*page).block_size;
         block.cast()
     }
 }

@@ -93,7 +93,7 @@ pyhost_os::state! {
         /// Bytes that were in use when the first of it was given back, and bytes of pages that became empty since.
         used: AtomicUsize = AtomicUsize::new(0),
         emptied: AtomicUsize = AtomicUsize::new(0),
-        /// The most that was in use and waiting to be given back together, as far as [`took`] has seen.
+        /// The most that was in use, as far as [`took`] has seen.
         highest: AtomicUsize = AtomicUsize::new(0),
         /// Bytes of big blocks that were made since [`took`] has counted: that takes time by what is in use.
         taken: AtomicUsize = AtomicUsize::new(0),
@@ -136,29 +136,22 @@ fn give_back_what_is_much(_inside: &Inside) {
         STATE.emptied.store(0, Relaxed);
     }
     STATE.given_at.store(now(), Relaxed);
-    ffi::pyhost_purge(usize::MAX);
+    ffi::pyhost_purge();
 }
 
-/// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than ever, as much of what
-/// waits is given back before the block is written to: else a program whose blocks of some MiB are each of another size would be
-/// resident with all that it freed lately, at its peak too. A sixty-fourth may wait, and is looked
-/// at when a thousandth was taken.
+/// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than was ever in use, but
+/// for a little, what waits is given back before the block is written to: else a program whose blocks of some MiB are each of
+/// another size would be resident with all that it freed lately, at its peak too. It is looked at when a mebibyte and a thousandth were taken.
 pub(crate) fn took(bytes: usize) {
     let taken = STATE.taken.fetch_add(bytes, Relaxed) + bytes;
-    if STATE.debt.load(Relaxed) < 0 || taken < STATE.highest.load(Relaxed) / 1024 {
+    if STATE.debt.load(Relaxed) < 0 || taken < STEP.max(STATE.highest.load(Relaxed) / 1024) {
         return;
     }
     STATE.taken.store(0, Relaxed);
     let (used, free) = ffi::count_bytes();
-    let highest = STATE.highest.load(Relaxed);
-    if used + free <= highest {
-        return;
-    }
-    let is_much = free > used / 64;
-    let highest = if is_much { used } else { used + free };
-    STATE.highest.fetch_max(highest, Relaxed);
-    if is_much {
-        ffi::pyhost_purge(used + free - highest.max(used));
+    let highest = STATE.highest.fetch_max(used, Relaxed).max(used);
+    if used + free > highest + STEP.max(highest / 64) {
+        ffi::pyhost_purge();
     }
 }
 
@@ -208,7 +201,7 @@ impl Wait {
         if STATE.debt.load(Relaxed) == self.debt && LEDGER.bound(Scope::Total) == self.bound {
             let _inside = gate::enter(state().slot(), thread_id());
             STATE.has_empty.store(false, Relaxed);
-            ffi::pyhost_purge(usize::MAX);
+            ffi::pyhost_purge();
         }
     }
 }

@@ -146,7 +146,13 @@ pub fn script_begins() {
 /// Whether a request of `size` bytes is to be guarded; counts it if it is one to choose from.
 #[inline]
 pub fn wants(size: usize) -> bool {
-    size >= STATE.from.load(Relaxed) && is_sampled()
+    wants_some(size) && is_sampled()
+}
+
+/// Whether some requests of `size` bytes are to be guarded.
+#[inline]
+pub fn wants_some(size: usize) -> bool {
+    size >= STATE.from.load(Relaxed)
 }
 
 /// As [`allocate`], for a request that is to be guarded; None for any other, and for one that CPython's debug hooks have passed on

@@ -25,7 +25,7 @@ Context manager that measures what its block does to the memory of the process:
 peak_bytes, peak_growth_bytes, growth_bytes, growth_blocks and allocations are those of account, or of
 all together where it is None; accounts has them for each. All are there during the block, too. Bytes
 are those that the blocks really take; peaks of 'mem' and 'obj' are exact under one GIL, others never
-low, and high by at most 72 KiB a thread; with precise=True by at most a 32nd of the
+low, and high by at most 1% and 72 KiB a thread; with precise=True by at most a 32nd of the
 growth and 64 KiB for each other thread, at up to twice the time. resident_peak_bytes has what libraries
 map, too: the highest resident size of the looks at begin and end, and right before memory is given
 back, at most once a millisecond. Blocks nest and overlap, in all threads, and leave the peaks
