@@ -1,6 +1,7 @@
 //! The peak in reports: accounts, resident size, big blocks and balance sheet at the highest moment that
 //! was seen.
 
+use crate::free_threaded::takes;
 use crate::host::{Run, folder, of_bytearray};
 use serde_json::Value;
 
@@ -50,7 +51,8 @@ fn at_peak(report: &Value) -> &Value {
 fn a_large_block_that_was_freed_is_in_the_sheet_and_among_the_blocks_of_the_peak() {
     let code = "kept = bytearray(b'x') * 200_000_000
 del kept";
-    for options in [&[][..], &["--retain", "small"], &["--region", "500M"]] {
+    let options = [&[][..], &["--retain", "small"], &["--region", "500M"]];
+    for options in options.into_iter().filter(|options| takes(options)) {
         let (_, report) = Run::host().args(options).code(code).reported();
         let peak = at_peak(&report);
         assert!(bytes(&report["total"]["live_bytes"]) < 50_000_000);
@@ -292,12 +294,9 @@ fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
     let (_, lines) = text
         .split_once("lines at the highest resident size")
         .unwrap();
+    let words: Vec<&str> = lines.lines().nth(1).unwrap().split_whitespace().collect();
     assert!(
-        lines
-            .lines()
-            .nth(1)
-            .unwrap()
-            .contains("mapped  <string>:5 in work"),
+        words.ends_with(&["mapped", "<string>:5", "in", "work"]),
         "{text}"
     );
     let small = Run::host().arg("--stats").code("pass").ok().stderr;

@@ -11,6 +11,11 @@ pub fn is_free_threaded() -> bool {
     Run::host().code(code).ok().stdout.trim() == "1"
 }
 
+/// Whether the Python under test can be run with these options: a free-threaded one has no region.
+pub fn takes(options: &[&str]) -> bool {
+    options.first() != Some(&"--region") || !is_free_threaded()
+}
+
 /// Runs a script that compares, with and without debug hooks.
 fn is_exact(arguments: &[&str]) {
     if !is_free_threaded() {

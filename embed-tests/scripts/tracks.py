@@ -11,6 +11,7 @@ import pyhost
 
 MIB = 1 << 20
 SLACK = 2 * MIB  # large blocks are rounded up, an eighth at most of the 8 MiB here, and hooks pad them
+ONE = MIB - 256  # bytes that have room in 1 MiB: without a GIL a larger block than that takes 1.5
 
 
 def near(figure, mebibytes, what):
@@ -165,7 +166,7 @@ def threads():
 
     def work():
         begin.wait()
-        data = [bytes(MIB) for _ in range(2)]
+        data = [bytes(ONE) for _ in range(2)]
         end.wait()
         del data
 
@@ -287,7 +288,7 @@ async def asynchronous():
 
 def snapshots():
     before = pyhost.snapshot()
-    data = [bytes(MIB) for _ in range(4)]
+    data = [bytes(ONE) for _ in range(4)]
     after = pyhost.snapshot()
     diff = before.diff(after)
     near(diff.total.growth_bytes, 4, "diff")

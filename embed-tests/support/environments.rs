@@ -1,5 +1,6 @@
 //! The pinned packages that tests import: NumPy with Cython, in folders below `target/`.
 
+use crate::free_threaded::is_free_threaded;
 use crate::host::{Run, folder, stock, version};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,9 +60,10 @@ pub fn named(name: &str) -> Environment {
 /// The file that lists the packages of an environment for the Python under test. It may be missing.
 pub fn pins(name: &str) -> PathBuf {
     let (major, minor) = version();
+    let build = if is_free_threaded() { "t" } else { "" };
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("embed-tests/environments/pins")
-        .join(format!("py{major}.{minor}-{name}.txt"))
+        .join(format!("py{major}.{minor}{build}-{name}.txt"))
 }
 
 /// A package with the version that an environment pins, such as `pytest==9.2.0`; `None` if it pins none.

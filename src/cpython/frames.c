@@ -352,8 +352,6 @@ void pyhost_give_calls(int is_still, void *context, take_call take)
 /* Reads the calls of the calling thread, of a deeper stack the innermost 1,000; 0 if there are none. */
 int pyhost_read_calls(void) { return read_calls(innermost(), 1); }
 
-#define NO_THREAD UINTPTR_MAX
-
 #ifdef OTHERS_ARE_KNOWN
 
 static int is_running(void) { return Py_IsInitialized() && !pyhost_is_finalizing(); }
@@ -428,17 +426,6 @@ uintptr_t pyhost_main_instruction(int is_caller)
     return found;
 }
 
-/* The number of a thread of pyhost_next_thread, or of the calling one if that is NULL: 0 if it is the main thread, NO_THREAD if it runs no
-   Python code. */
-uintptr_t pyhost_thread_number(PyThreadState *thread)
-{
-    if (thread == NULL && innermost() != NULL)
-        thread = PyGILState_GetThisThreadState();
-    if (thread == NULL)
-        return NO_THREAD;
-    return thread->thread_id == _PyRuntime.main_thread ? 0 : (uintptr_t)thread;
-}
-
 /* Whether an address lies in the interpreter's own state, where the GIL is. */
 int pyhost_is_of_runtime(uintptr_t address) { return address - (uintptr_t)&_PyRuntime < sizeof _PyRuntime; }
 
@@ -450,9 +437,21 @@ void *pyhost_next_thread(void *thread, clockid_t *clock, int *is_still) { return
 int pyhost_read_thread(void *thread, int is_still) { return 0; }
 int pyhost_is_of_runtime(uintptr_t address) { return 0; }
 uintptr_t pyhost_main_instruction(int is_caller) { return 0; }
-uintptr_t pyhost_thread_number(void *thread) { return NO_THREAD; }
 
 #endif
+
+/* The number of a thread of pyhost_next_thread, or of the calling one if that is NULL: 0 if it is the main thread, UINTPTR_MAX if it runs no
+   Python code, or if this Python's frames are not read. */
+uintptr_t pyhost_thread_number(PyThreadState *thread)
+{
+    if (thread == NULL && innermost() != NULL)
+        thread = PyGILState_GetThisThreadState();
+#if PY_VERSION_HEX < UNREAD
+    if (thread != NULL)
+        return thread->thread_id == _PyRuntime.main_thread ? 0 : (uintptr_t)thread;
+#endif
+    return UINTPTR_MAX;
+}
 
 /* Whether the calling thread has the GIL. */
 _Bool pyhost_has_gil(void)

@@ -518,11 +518,11 @@ impl Case<'_> {
 
     /// Whether this small request may be the one that is refused: CPython makes an error of it, and does not need it for an
     /// error that passes; a function's only if little is left. Chunks of the data stack are served to the end. So is `mem` of a
-    /// free-threaded Python until little is left: `PyList_New` frees a list whose array it was refused (cpython issue 152125).
+    /// free-threaded Python: `PyList_New` frees a list whose array it was refused (cpython issue 152125).
     fn may_be_refused(&self, part: &ThreadPart, python: &Python) -> bool {
         surfaces(self.account)
             && self.account != Account::Arena
-            && (!IS_FREE_THREADED || self.account != Account::Mem || self.lacks_room(Reach::High))
+            && !(IS_FREE_THREADED && self.account == Account::Mem)
             && match self.role(part, python) {
                 Role::Plain => true,
                 Role::Unwinding => false,
@@ -538,10 +538,7 @@ impl Case<'_> {
         if reach(self.account, self.bytes) < Reach::Cap {
             return false;
         }
-        if self.account == Account::Arena || !surfaces(self.account) {
-            return true;
-        }
-        if self.role(part, python) != Role::Plain {
+        if !self.may_be_refused(part, python) || self.role(part, python) != Role::Plain {
             return true;
         }
         let place = self.place(python);

@@ -21,8 +21,7 @@ _OWN_FOLDER = os.path.dirname((lambda: None).__code__.co_filename)
 _OPTIMIZED = 0x1
 _SECONDS = 2.0
 _SECONDS_IN_COLLECTION = 0.3
-_OBJECTS = 20_000
-_FRAMES = 2_000
+_OBJECTS, _FRAMES = 20_000, 2_000
 # Objects that one look at the heap searches the referrers of: it compares each reference with all of them.
 _AT_ONCE = 32
 _MOST_SHOWN = 20
@@ -30,15 +29,23 @@ _MOST_SHOWN = 20
 _waiting = {}  # by number, the handles whose objects live
 # One search at a time: another's lists would be found as holders. A finalizer may ask again within one.
 _searching = threading.RLock()
-_asking = set()  # threads that collect or search: the collector's report is not wanted there
+_asking = {}  # threads that collect or search, and whether they have collected: the collector's report is not wanted there
+_collector = [None]  # the thread that collects
 
 
 class _Asking:
+    """Begins with a collection. gc.collect() does nothing while another thread collects, which began before the script asked."""
+
     def __enter__(self):
-        _asking.add(threading.get_ident())
+        me, deadline = threading.get_ident(), time.monotonic() + _SECONDS
+        _asking[me] = False
+        gc.collect()
+        while not _asking.get(me, True) and _collector[0] != me and time.monotonic() < deadline:
+            time.sleep(0.001)
+            gc.collect()
 
     def __exit__(self, *_):
-        _asking.discard(threading.get_ident())
+        _asking.pop(threading.get_ident(), None)
 
 
 class Kept:
@@ -67,8 +74,7 @@ class Kept:
         if not self.is_whole:
             lines.append(f"  the search ended after {_SECONDS} s or {_OBJECTS} objects: there may be more before it")
         if self.other_references:
-            noun = "reference" if self.other_references == 1 else "references"
-            lines.append(f"  and by {self.other_references} other {noun}")
+            lines.append(f"  and by {self.other_references} other reference{'s' * (self.other_references > 1)}")
         return "\n".join(lines)
 
 
@@ -98,7 +104,6 @@ class Expected:
     def check(self):
         """Collect garbage. Return None if the object is freed, else a Kept, which shows what keeps it."""
         with _Asking():
-            gc.collect()
             return self._kept(_SECONDS)
 
     def dismiss(self):
@@ -110,25 +115,23 @@ class Expected:
         return self
 
     def __exit__(self, *_):
-        kept = self.check()
-        if kept is not None:
-            _write([kept])
+        _write([self.check()])
 
     def __repr__(self):
         state = "freed" if self.is_freed else "alive"
         return f"<pyhost.Expected: {self.name or self.type}, {state}>"
 
     def _kept(self, seconds):
-        # Under the lock: the search of another thread keeps for a moment what it finds.
+        # Under the lock: the search of another thread keeps for a moment what it finds, and frames, which keep their locals.
         with _searching:
             watched = self._reference()
             if watched is None:
                 return None
             self._is_reported = True
             path, chain, others, is_whole = _Search(time.monotonic() + seconds).of(watched)
-        return Kept(name=self.name, type=self.type, file=self.file, line=self.line,
-                    seconds=time.monotonic() - self._since, path=path, chain=chain, other_references=others,
-                    is_whole=is_whole)
+            del watched
+        return Kept(name=self.name, type=self.type, file=self.file, line=self.line, seconds=time.monotonic() - self._since,
+                    path=path, chain=chain, other_references=others, is_whole=is_whole)
 
 
 def expect_freed(watched, name=None, *, after=5.0):
@@ -150,7 +153,6 @@ def expect_freed(watched, name=None, *, after=5.0):
 def check_expected():
     """Collect garbage and return a Kept for each watched object that lives: a list, empty if all are freed."""
     with _Asking():
-        gc.collect()
         found = [handle._kept(_SECONDS) for handle in _alive()]
     return [kept for kept in found if kept is not None]
 
@@ -163,21 +165,24 @@ def _alive():
 
 def _collected(phase, facts):
     """After a full collection, reports what it has left alive for long. Called by the collector, anywhere."""
-    if phase != "stop" or facts["generation"] != 2 or not _waiting or threading.get_ident() in _asking:
-        return
+    me, is_full = threading.get_ident(), phase == "stop" and facts["generation"] == 2
+    if phase == "start":
+        _collector[0] = me
+    elif me in _asking:
+        _asking[me] |= is_full
     # Not while another thread searches: a collection waits for nothing.
-    if not _searching.acquire(False):
-        return
-    try:
-        with _Asking():
-            now = time.monotonic()
-            due = [handle for handle in _alive() if not handle._is_reported and now - handle._since >= handle._after]
-            found = [handle._kept(_SECONDS_IN_COLLECTION) for handle in due[:1]]  # the others at the next ones
-            _write([kept for kept in found if kept is not None])
-    except Exception:  # a watch never stops the script
-        pass
-    finally:
-        _searching.release()
+    elif is_full and _waiting and _searching.acquire(False):
+        try:
+            with _Asking():
+                now = time.monotonic()
+                due = [handle for handle in _alive() if not handle._is_reported and now - handle._since >= handle._after]
+                _write([handle._kept(_SECONDS_IN_COLLECTION) for handle in due[:1]])  # the others at the next ones
+        except Exception:  # a watch never stops the script
+            pass
+        finally:
+            _searching.release()
+    if phase == "stop":
+        _collector[0] = None
 
 
 def _check_at_end():
@@ -187,24 +192,22 @@ def _check_at_end():
         if all(handle._is_reported for handle in _alive()):
             return
         with _Asking():
-            gc.collect()
             due = [handle for handle in _alive() if not handle._is_reported]
-            found = [handle._kept(_SECONDS) for handle in due[:_MOST_SHOWN]]
-            _write([kept for kept in found if kept is not None], len(due[_MOST_SHOWN:]))
+            _write([handle._kept(_SECONDS) for handle in due[:_MOST_SHOWN]], len(due[_MOST_SHOWN:]))
     except Exception:
         pass
 
 
 def _write(found, more=0):
     """Reports on stderr, past Python's: its lock may be held."""
+    found = [kept for kept in found if kept is not None]
     if not found:
         return
     count = len(found) + more
     text = [f"pyhost: {count} {'object lives' if count == 1 else 'objects live'} that should be freed"]
     for kept in found:
         text += ["  " + "".join(c if c.isprintable() else " " for c in line) for line in str(kept).split("\n")]
-    if more:
-        text.append(f"  and {more} more")
+    text += [f"  and {more} more"] * bool(more)
     try:
         os.write(2, ("\n".join(text) + "\n").encode("utf-8", "backslashreplace"))
     except OSError:
@@ -287,9 +290,8 @@ class _Search:
             place, text, is_namespace = self.root
         else:
             # Something that nothing of Python holds, or the last that was found.
-            last = len(self.nodes) - 1
-            loose = (place for place in range(last + 1) if place not in self.with_holders)
-            place = next(loose, 0) if self.is_whole else last
+            loose = (place for place in range(len(self.nodes)) if place not in self.with_holders)
+            place = next(loose, 0) if self.is_whole else len(self.nodes) - 1
             by = "C code or a temporary value" if self.is_whole and not self.forgotten else "something"
             text, is_namespace = f"<{_type_of(self.nodes[place])}, held by {by}>", False
         path = []
@@ -472,13 +474,11 @@ def _attribute_of(holder, held):
                         return f".{name}"
                 except AttributeError:
                     pass
-    for kind, names in _ATTRIBUTES:
-        if isinstance(holder, kind):
-            for name in names:
-                if getattr(holder, name, None) is held:
-                    return f".{name}"
-    for name in ("func", "args", "keywords"):
-        if type(holder).__module__ == "functools" and getattr(holder, name, None) is held:
+    known = [name for kind, names in _ATTRIBUTES if isinstance(holder, kind) for name in names]
+    if type(holder).__module__ == "functools":
+        known += ("func", "args", "keywords")
+    for name in known:
+        if getattr(holder, name, None) is held:
             return f".{name}"
     if held is type(holder):
         return ".__class__"
