@@ -63,6 +63,9 @@ TARGETS = (
     Target("nine programs, geometric mean", 0.90, of_all("programs", pairs.geometric_mean, programs.NINE)),
     Target("nine programs, worst", 1.00, of_all("programs", max, programs.NINE)),
     Target("programs with large heaps, worst", 0.90, of_all("programs", max, programs.LARGE)),
+    Target("blocks that grow, worst", 1.05, of_all("growth", max)),
+    Target("every day, geometric mean", 0.97, of_all("everyday", pairs.geometric_mean)),
+    Target("every day, worst", 1.05, of_all("everyday", max)),
     Target("sales, peak", 1.02, one("programs", programs.SALES + programs.PEAK)),
     Target("join and split, peak", 1.05, one("programs", programs.SPLIT + programs.PEAK)),
     *(Target(f"instructions, {loop} loop", 1.02, one("instructions", f"{loop} loop"))

@@ -1,8 +1,9 @@
 """The sections of the measurement, in the order in which they are run and told of."""
 
-from . import arrays, checkers, growth, instructions, observation, peers, programs, resident, startup, suite, threads
+from . import arrays, checkers, everyday, growth, instructions, observation, peers, programs, resident, startup, suite, threads
 
 SECTIONS = {
-    "instructions": instructions, "startup": startup, "resident": resident, "arrays": arrays, "growth": growth, "threads": threads,
-    "programs": programs, "peers": peers, "observation": observation, "checkers": checkers, "pyperformance": suite,
+    "instructions": instructions, "startup": startup, "resident": resident, "arrays": arrays, "growth": growth,
+    "everyday": everyday, "threads": threads, "programs": programs, "peers": peers, "observation": observation, "checkers": checkers,
+    "pyperformance": suite,
 }

@@ -11,7 +11,6 @@ from . import peers
 
 TITLE = "Blocks that grow"
 ROUNDS = 9
-PATTERNS = runpy.run_path(str(WORK / "growth.py"))["PATTERNS"]
 
 
 def measure(bench):
@@ -22,10 +21,17 @@ def measure(bench):
 
 
 def read(contender):
-    found = {}
-    for name in PATTERNS:
-        found |= json_of(contender.command(WORK / "growth.py", ROUNDS, name), contender.environment())
-    times = {name: (milliseconds, "ms") for name, (milliseconds, _, _) in found.items()}
+    each = found(contender, "growth.py", ROUNDS)
     # A smaller peak is that of the program's own modules and words.
-    peaks = {f"{name}, peak": (peak, "MiB") for name, (_, _, peak) in found.items() if peak >= 16}
-    return times | peaks
+    return times(each) | {f"{name}, peak": (peak, "MiB") for name, (_, _, peak) in each.items() if peak >= 16}
+
+
+def found(contender, program, rounds):
+    """What each pattern of a program gives in a process of its own."""
+    names = runpy.run_path(str(WORK / program))["PATTERNS"]
+    each = [json_of(contender.command(WORK / program, rounds, name), contender.environment()) for name in names]
+    return {name: facts for one in each for name, facts in one.items()}
+
+
+def times(each):
+    return {name: (milliseconds, "ms") for name, (milliseconds, _, _) in each.items()}

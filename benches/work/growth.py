@@ -1,19 +1,12 @@
-"""Blocks that grow: each pattern in turns, the best of some rounds, and the page faults of the last one.
-
-    growth.py [ROUNDS [NAME ...]]
-
-Prints JSON: name -> [milliseconds, page faults, MiB by which the resident size rose above that before the pattern].
-"""
+"""Blocks that grow: growth.py [ROUNDS [NAME ...]]; see patterns.py."""
 
 import array
 import ctypes
 import io
-import json
-import resource
-import sys
 import threading
-import time
 from collections import deque
+
+import patterns
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -156,36 +149,5 @@ PATTERNS = {
     "realloc by 4 KiB, to 4 MB": c_realloc(4 * KIB, 4 * MIB),
 }
 
-
-def resident(field):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(field)) / 1024
-
-
-def forget_peak():
-    """Makes the kernel's highest resident size the one of now (clear_refs in proc(5))."""
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-
-
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    found = {}
-    for name in sys.argv[2:] or PATTERNS:
-        best, before_all = float("inf"), resident("VmRSS")
-        forget_peak()
-        for _ in range(rounds):
-            before, start = faults(), time.perf_counter()
-            PATTERNS[name]()
-            best = min(best, time.perf_counter() - start)
-            last = faults() - before
-        found[name] = [round(best * 1e3, 3), last, round(max(0, resident("VmHWM") - before_all), 1)]
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    patterns.main(PATTERNS)
