@@ -292,14 +292,9 @@ fn the_table_tells_of_the_highest_resident_size_and_its_lines() {
     let (_, lines) = text
         .split_once("lines at the highest resident size")
         .unwrap();
-    assert!(
-        lines
-            .lines()
-            .nth(1)
-            .unwrap()
-            .contains("mapped  <string>:5 in work"),
-        "{text}"
-    );
+    let line = lines.lines().nth(1).unwrap();
+    assert!(line.contains(" mapped "), "{text}");
+    assert!(line.ends_with(" <string>:5 in work"), "{text}");
     let small = Run::host().arg("--stats").code("pass").ok().stderr;
     assert!(!small.contains("highest resident size"), "{small}");
 }
