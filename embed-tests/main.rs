@@ -152,6 +152,8 @@ mod frames;
 mod free_threaded;
 #[path = "python/native.rs"]
 mod native;
+#[path = "python/newest.rs"]
+mod newest;
 #[path = "python/numpy.rs"]
 mod numpy;
 #[path = "python/page_sizes.rs"]

@@ -1,7 +1,7 @@
 //! The native calls behind a line about a block: of its allocation, of its free, and of what has found it.
 
 use crate::environments::newest_numpy;
-use crate::host::{Outcome, PYHOSTCTL, Run, compile, host_alone, stock, version};
+use crate::host::{Outcome, PYHOSTCTL, Run, compile, host_alone, stock};
 use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -363,9 +363,7 @@ leak()";
     assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
     let of_native = outcome.stderr.lines();
     let of_native = of_native.filter(|line| line.starts_with("  native  3 of 300 bytes"));
-    // On 3.15 a stale pointer keeps what is lost on an error path: docs/results/heap-bugs.md.
-    let is_lost = version() < (3, 15);
-    assert_eq!(of_native.count(), 1 + usize::from(is_lost), "{outcome:#?}");
+    assert_eq!(of_native.count(), 2, "{outcome:#?}");
     let stacks = calls(&outcome.stderr, "allocated in");
     let mut functions: Vec<_> = stacks
         .iter()
@@ -373,7 +371,7 @@ leak()";
         .collect();
     functions.sort_unstable();
     let all = ["allocate", "allocate", "fails_on_the_way"];
-    assert_eq!(functions, all[..2 + usize::from(is_lost)], "{outcome:#?}");
+    assert_eq!(functions, all, "{outcome:#?}");
 }
 
 #[test]

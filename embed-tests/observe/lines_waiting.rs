@@ -1,6 +1,6 @@
 //! `--lines`: what the threads of a library take is given to the line that waits for them.
 
-use crate::host::{Run, compile, folder, joined, script};
+use crate::host::{Run, compile, folder, joined, script, version};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -103,6 +103,10 @@ time.sleep(0.1)";
         };
         assert!(expected, "{loaded_by} {hooks}: {computed}");
         for function in ["sleeps", "waits_for_a_lock", "runs"] {
+            // From 3.14 on such a lock waits on the thread's stack, as a library's may: docs/observe/lines.md.
+            if function == "waits_for_a_lock" && version() >= (3, 14) {
+                continue;
+            }
             let (bytes, _) = found("native", function);
             assert!(
                 bytes < BYTES / 20,

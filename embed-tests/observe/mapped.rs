@@ -292,7 +292,7 @@ print(errors)"
 
 #[test]
 fn a_script_whose_own_request_does_not_fit_beside_its_maps_has_one_error() {
-    // Which comes first is open: what the kernel charges, or the bytes that are to be written.
+    // Which comes first is open: what the kernel charges, the bytes that are to be written, or the next map (on 3.14).
     let code = format!(
         "{CALLS}import threading
 kept = []
@@ -302,12 +302,13 @@ try:
         thread = threading.Thread(target=one.write, args=(b'x' * len(one),))
         thread.start(); thread.join()
         kept.append(one)
-except MemoryError as error:
+except (MemoryError, OSError) as error:
     caught = str(error)
     rows = [{{'id': i}} for i in range(2000)]
 del kept, one
 refused = pyhost.last_refusal()['account']
-assert refused == ('mapped' if 'nearly reached: mapped' in caught else 'obj'), (refused, caught)
+is_map = 'nearly reached: mapped' in caught or 'Errno 12' in caught
+assert refused == ('mapped' if is_map else 'obj'), (refused, caught)
 print('on with it')"
     );
     let share = share_of_machine(200);

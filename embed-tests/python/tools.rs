@@ -335,9 +335,16 @@ fn a_program_finds_no_error_of_the_hosts_in_dlerror() {
         "first_dlerror.so",
         &["-shared", "-fPIC", "-ldl"],
     );
-    let run = Run::host().env("LD_PRELOAD", &library);
-    let outcome = run.args(["-I", "-S", "-c", "pass"]).ok();
-    assert_eq!(outcome.stderr, "dlerror: none\n");
+    let said = |run: Run| {
+        let run = run.env("LD_PRELOAD", &library);
+        run.args(["-I", "-S", "-c", "pass"]).ok().stderr
+    };
+    if IS_INSIDE && said(Run::stock()).is_empty() {
+        return skipped(
+            "the interpreter is static, and calls no function of a preloaded library's",
+        );
+    }
+    assert_eq!(said(Run::host()), "dlerror: none\n");
 }
 
 #[test]

@@ -172,12 +172,12 @@ pub fn call_on<const N: usize, F: FnMut()>(memory: &mut Stack<N>, work: &mut F) 
 /// A library in the kernel's place, in builds for tests alone: `embed-tests/c/large_pages.c`.
 #[cfg(debug_assertions)]
 pub(crate) mod stand_in {
-    use std::ffi::{c_long, c_void};
+    use std::ffi::{CStr, c_long, c_void};
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
     /// Its file.
-    pub const FILE: &[u8] = b"large_pages.so";
+    pub const FILE: &CStr = c"large_pages.so";
 
     type Kernel = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> isize;
 

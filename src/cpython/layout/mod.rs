@@ -38,9 +38,15 @@ const KEEPS_IMMORTALS: bool = cfg!(Py_3_12);
 /// Whether an interpreter beside the main one may have a GIL of its own (PEP 684).
 pub const INTERPRETERS_HAVE_GILS: bool = cfg!(Py_3_12);
 
-/// What Python loads to print an error: from 3.13 on `traceback`, and some 25 modules behind these.
+/// What Python loads to print an error: from 3.13 on `traceback`, and some 25 modules behind these (3.15: `_colorize` lazily).
 pub const MODULES_OF_ERRORS: &[&CStr] = if cfg!(Py_3_13) {
-    &[c"traceback", c"ast", c"tokenize", c"unicodedata"]
+    &[
+        c"traceback",
+        c"ast",
+        c"tokenize",
+        c"unicodedata",
+        c"_colorize",
+    ]
 } else {
     &[]
 };

@@ -29,6 +29,7 @@ fn about(row: &BalanceRow) -> &str {
         ("heap_own", _) => "mimalloc\u{2019}s own tables",
         ("host_tables", _) => "the host\u{2019}s own tables",
         ("library_maps", _) => "work space of libraries",
+        ("jit_code", _) => "machine code made at run time",
         ("shared_memory", _) => "shared with other processes",
         ("brk", _) => "libc\u{2019}s own heap",
         (_, "account") => "live blocks of the account",

@@ -22,11 +22,11 @@ use std::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_
 
 /// The files of glibc, in the order in which a function is looked up. From 2.34 on the first has nearly all. With musl each is the
 /// loader, whatever its name.
-const FILES: [&[u8]; 4] = [
-    b"libc.so.6",
-    b"libm.so.6",
-    b"libpthread.so.0",
-    b"libdl.so.2",
+const FILES: [&CStr; 4] = [
+    c"libc.so.6",
+    c"libm.so.6",
+    c"libpthread.so.0",
+    c"libdl.so.2",
 ];
 
 // Entries of a dynamic section, as `elf.h` has them without "DT_".
@@ -135,11 +135,11 @@ unsafe fn table(base: usize, dynamic: *const Entry, tag: usize) -> usize {
     address.wrapping_add(if is_offset { base } else { 0 })
 }
 
-/// Whether a path is that of a file: by bytes, since a comparison of slices is a call of libc.
+/// A path behind its last slash.
 ///
 /// # Safety
 /// `path` is a text.
-unsafe fn has_name(path: *const c_char, file: &[u8]) -> bool {
+unsafe fn file_name(path: *const c_char) -> *const c_char {
     let (mut last, mut end) = (path, path);
     // SAFETY: up to the zero byte.
     unsafe {
@@ -149,14 +149,8 @@ unsafe fn has_name(path: *const c_char, file: &[u8]) -> bool {
                 last = end;
             }
         }
-        for &byte in file {
-            if *last as u8 != byte {
-                return false;
-            }
-            last = last.add(1);
-        }
-        last == end
     }
+    last
 }
 
 impl Object {
@@ -172,27 +166,6 @@ impl Object {
             hashes: with_exposed_provenance(part(GNU_HASH)),
             versions: with_exposed_provenance(part(VERSYM)),
         }
-    }
-
-    /// One of glibc's, if it is loaded.
-    fn of_libc(file: &[u8]) -> Option<Self> {
-        // SAFETY: the list only grows before other threads exist, and glibc's files are never unloaded.
-        unsafe {
-            #[cfg(target_env = "gnu")]
-            let objects = &_r_debug;
-            #[cfg(target_env = "musl")]
-            let objects = &*_dl_debug_addr;
-            let mut link = objects.first;
-            while !link.is_null() {
-                let is_loader = (*link).base == objects.rest[2];
-                if has_name((*link).name, file) || cfg!(target_env = "musl") && is_loader {
-                    let object = Object::of((*link).base, (*link).dynamic);
-                    return (!object.hashes.is_null()).then_some(object);
-                }
-                link = (*link).next;
-            }
-        }
-        None
     }
 
     /// A symbol that the object defines, in its default version if there is one.
@@ -302,22 +275,40 @@ fn fact(libraries: &[Option<Object>], kind: libc::c_ulong) -> usize {
     ask.map_or(0, |ask| ask(kind) as usize)
 }
 
-/// The parts of glibc that are loaded.
-type Libraries = [Option<Object>; FILES.len()];
-
-/// Fills in place: more than a few words would be moved by libc's `memcpy`.
-fn look_for(libraries: &mut Libraries) {
-    for (place, file) in libraries.iter_mut().zip(FILES) {
-        *place = Object::of_libc(file);
+/// Finds files that are loaded for good. Fills in place: more than a few words would be moved by libc's `memcpy`.
+fn look_for(libraries: &mut [Option<Object>], files: &[&CStr]) {
+    // SAFETY: the list only grows before other threads exist.
+    unsafe {
+        #[cfg(target_env = "gnu")]
+        let objects = &_r_debug;
+        #[cfg(target_env = "musl")]
+        let objects = &*_dl_debug_addr;
+        let mut link = objects.first;
+        while !link.is_null() {
+            let is_loader = cfg!(target_env = "musl") && (*link).base == objects.rest[2];
+            let name = file_name((*link).name);
+            for (place, file) in libraries.iter_mut().zip(files) {
+                if place.is_none() && (is_loader || are_equal(name, file.as_ptr())) {
+                    let object = Object::of((*link).base, (*link).dynamic);
+                    *place = (!object.hashes.is_null()).then_some(object);
+                }
+            }
+            link = (*link).next;
+        }
     }
 }
 
-/// A function or a variable of the C library's own; null if it has none of that name.
-pub fn find(name: &CStr) -> *mut c_void {
-    let mut libraries = [None; _];
-    look_for(&mut libraries);
+/// Finds functions and variables of the C library's own, all by one look at the objects; null for a name that it has not.
+pub fn finder() -> impl Fn(&CStr) -> *mut c_void {
+    let mut libraries = [None; FILES.len()];
+    look_for(&mut libraries, &FILES);
     // SAFETY: a text.
-    unsafe { address(&libraries, name.as_ptr()) }
+    move |name| unsafe { address(&libraries, name.as_ptr()) }
+}
+
+/// One of them.
+pub fn find(name: &CStr) -> *mut c_void {
+    finder()(name)
 }
 
 /// The address of an exported function: of the first object that has it, this one left out. Null if no object has it. Takes the
@@ -405,11 +396,13 @@ fn own_headers() -> impl Iterator<Item = &'static ProgramHeader> {
 
 /// Makes the calls of the object that this code is in lead to libc itself. Once, before other threads exist.
 pub fn bind_own_calls() {
-    let mut libraries = [None; _];
-    look_for(&mut libraries);
+    let mut libraries = [None; FILES.len()];
+    look_for(&mut libraries, &FILES);
     let page = fact(&libraries, libc::AT_PAGESZ);
     #[cfg(debug_assertions)]
-    let stand_in = [Object::of_libc(crate::system_call::stand_in::FILE)];
+    let mut stand_in = [None];
+    #[cfg(debug_assertions)]
+    look_for(&mut stand_in, &[crate::system_call::stand_in::FILE]);
     #[cfg(debug_assertions)]
     if stand_in[0].is_some() {
         // SAFETY: the library's function has this type.

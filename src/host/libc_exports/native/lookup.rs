@@ -63,8 +63,9 @@ const RTLD_DEEPBIND: i32 = 8;
 
 /// Finds libc's own family. Once, at the start.
 pub fn learn_libc() {
+    let find = libc_itself::finder();
     for twin in &TWINS {
-        twin.in_libc.store(libc_itself::find(twin.name), Relaxed);
+        twin.in_libc.store(find(twin.name), Relaxed);
     }
 }
 

@@ -122,8 +122,7 @@ fn look(
         data: parts.data,
     };
     maps::each(parts.text, |mapping| sheet.add(mapping))?;
-    let unclaimed = &mut *sheet.unclaimed;
-    let claimed = claims::claimed(unclaimed, &sheet.data, parts.text, page);
+    let claimed = claims::claimed(&mut sheet.unclaimed, &sheet.data, parts.text, page);
     sheet.balance.add(Row::LibraryMaps, claimed);
     limit_accounts(closed, &mut sheet.balance);
     crate::resident::note(sheet.balance.resident);
@@ -136,8 +135,7 @@ fn limit_accounts(closed: &Closed, balance: &mut Balance) {
     internal_blocks::each(closed, |bytes, _| own += bytes);
     let mut kept = 0;
     pool::each_kept(closed, |page| kept += page.block_bytes);
-    let snapshot = LEDGER.snapshot();
-    for (account, figures) in snapshot.accounts() {
+    for (account, figures) in LEDGER.snapshot().accounts() {
         let beyond = match account {
             Account::Native => (Row::HeapOwn, own),
             Account::Numpy => (Row::HeapKept, kept),
@@ -177,14 +175,15 @@ struct Sheet<'a> {
 impl Sheet<'_> {
     fn add(&mut self, mapping: &Mapping<'_>) {
         self.balance.resident += mapping.resident;
-        let is_anonymous = mapping.name.is_empty() || mapping.name.starts_with(b"[anon:");
+        // Where all memory may run, a heap's may be written, too.
+        let is_nameless = mapping.name.is_empty() || mapping.name.starts_with(b"[anon:");
+        let is_anonymous = is_nameless && (mapping.writable || !mapping.executable);
         if mapping.resident > 0 {
             match is_anonymous {
                 true => {
                     let before = self.balance.explained();
                     let nobodys = self.add_anonymous(mapping);
-                    let explained = self.balance.explained() - before;
-                    let rest = mapping.resident.saturating_sub(explained);
+                    let rest = (mapping.resident + before).saturating_sub(self.balance.explained());
                     claims::note(&mut self.unclaimed, nobodys, rest);
                 }
                 false => {
@@ -206,6 +205,7 @@ impl Sheet<'_> {
         match mapping.name {
             b"[heap]" => Row::Brk,
             b"[stack]" => Row::MainStack,
+            name if name.is_empty() || name.starts_with(b"[anon:") => Row::JitCode,
             name if name.starts_with(b"[anon_shmem") => Row::Shared,
             name if name.starts_with(b"[") => Row::Kernel,
             name if name == self.own_path => Row::Executable,
@@ -277,10 +277,8 @@ impl Sheet<'_> {
         let (stack, guard) = self.default_stack;
         let usable = stack.saturating_sub(guard);
         let has_guard = self.guard.end == mapping.start && self.guard.len() == guard;
-        match has_guard && usable > 0 && mapping.end - mapping.start >= usable {
-            true => mapping.start + usable,
-            false => mapping.start,
-        }
+        let is_stack = has_guard && mapping.end - mapping.start >= usable;
+        mapping.start + usize::from(is_stack) * usable
     }
 
     /// Whose the memory at `address` is, and up to where, at most `end`.
@@ -324,11 +322,8 @@ impl Sheet<'_> {
         if address < stack_end {
             return (Part::Row(Row::ThreadStacks), end.min(stack_end));
         }
-        let next = match pages::none_around(address) {
-            true => (address | (SUBMAP_SPAN - 1)) + 1,
-            false => slice_end,
-        };
-        (Part::Nobody, end.min(next))
+        let span = [SLICE, SUBMAP_SPAN][usize::from(pages::none_around(address))];
+        (Part::Nobody, end.min((address | (span - 1)) + 1))
     }
 
     /// The part of a heap's page that contains `address`: its description, its blocks, or the rest, if it
@@ -405,8 +400,7 @@ mod tests {
         page.live_blocks = 0;
         book(&mut balance, Part::Page(page), 4096);
         let rows = balance.rows().map(|(name, _, bytes)| (name, bytes));
-        let expected = [("obj", 1365), ("heap_slack", 2731), ("heap_kept", 4096)];
-        assert!(rows.eq(expected));
+        assert!(rows.eq([("obj", 1365), ("heap_slack", 2731), ("heap_kept", 4096)]));
         assert_eq!(balance.remainder(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::cpython::IS_FREE_THREADED;
 use crate::heap::{pages, thread_pointers};
 use crate::libc_exports::native::mapped;
-use crate::process::maps;
+use crate::process::{limits, maps};
 use pyhost_os::mapping::{Mapped, page_size, resident_bytes};
 use pyhost_os::{clock::monotonic, mmap_vec::Array, zeros_are_valid};
 use std::mem::MaybeUninit;
@@ -71,21 +71,24 @@ fn by_map(mut threads: Array<'_, usize>, text: &mut [u8]) -> (u64, u64) {
     STATE.again.store(now + REST, Relaxed);
     threads.sort_unstable();
     let page = page_size() as usize;
+    // With glibc 2.42 and Linux 6.13 stacks are parts of one mapping, each with a closed page within. Those of the default size are seen.
+    let stack = page + limits::bytes(libc::RLIMIT_STACK).unwrap_or(2 << 20) as usize;
     let (mut bytes, mut zeroed, mut closed_end, mut data_end) = (0, 0, 0, 0);
     let _ = maps::each_range(text, |mapping| {
-        let behind = threads.partition_point(|&thread| thread < mapping.end);
-        let last = behind.checked_sub(1).map_or(0, |last| threads[last]);
+        let before = |address: usize| threads.partition_point(|&thread| thread < address);
+        let within = threads[before(mapping.start)..before(mapping.end)].iter();
+        let length = |thread| ((thread + page) & !(page - 1)) - mapping.start;
+        let is_stack = |length: &usize| closed_end == mapping.start || length.is_multiple_of(stack);
         if mapping.name == b"[stack]" {
             bytes += resident_bytes(mapping.start..mapping.end);
-        } else if closed_end == mapping.start && last >= mapping.start {
-            bytes += resident_bytes(mapping.start..(last + page) & !(page - 1));
+        } else if let Some(length) = within.rev().map(length).find(is_stack) {
+            bytes += resident_bytes(mapping.start..mapping.start + length);
         } else if data_end == mapping.start && mapping.name.is_empty() {
             zeroed += resident_bytes(mapping.start..mapping.end);
         }
         let is_data = mapping.writable && mapping.private && mapping.name.starts_with(b"/");
-        data_end = if is_data { mapping.end } else { 0 };
-        let is_closed = !mapping.readable && !mapping.writable;
-        closed_end = if is_closed { mapping.end } else { 0 };
+        data_end = mapping.end * usize::from(is_data);
+        closed_end = mapping.end * usize::from(!mapping.readable && !mapping.writable);
     });
     STATE.bytes.store(bytes, Relaxed);
     STATE.zeroed.store(zeroed, Relaxed);

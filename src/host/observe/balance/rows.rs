@@ -57,6 +57,8 @@ rows! {
     Anonymous Shared "shared_memory",
     /// Memory that libraries have mapped themselves.
     Anonymous LibraryMaps "library_maps",
+    /// Machine code that was made at run time, by CPython's JIT or by Numba.
+    Anonymous JitCode "jit_code",
     Anonymous Kernel "kernel",
 }
 
@@ -143,9 +145,8 @@ impl Balance {
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, Kind, u64)> + Clone {
         let accounts = REPORTED.iter().map(|it| (it.name(), Kind::Account));
         let names = accounts.chain(OTHERS);
-        let rows = names.zip(self.rows);
-        let rows = rows.map(|((name, kind), bytes)| (name, kind, bytes));
-        rows.filter(|&(_, _, bytes)| bytes > 0)
+        let rows = names.zip(self.rows).filter(|&(_, bytes)| bytes > 0);
+        rows.map(|((name, kind), bytes)| (name, kind, bytes))
     }
 }
 

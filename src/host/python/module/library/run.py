@@ -24,7 +24,7 @@ lines with the most bytes then, as dictionaries. A process that was killed has n
 # The most characters of output and result that are kept, and how long a snippet has to end after its time.
 _MOST, _GRACE = 1 << 20, 1.0
 
-# What the child runs. A process that the snippet forks off writes nothing.
+# What the child runs. A process that the snippet forks off writes nothing. The buffer is small: it has to fit below a cap that was reached.
 _CHILD = '''
 def main(folder, most):
     import ast, builtins, json, linecache, os, sys, traceback
@@ -56,7 +56,7 @@ def main(folder, most):
         print(found["error"], end="", file=sys.stderr)
         del error
     if os.getpid() == own:
-        with open(folder + "/verdict", "w") as file:
+        with open(folder + "/verdict", "w", 4096) as file:
             json.dump(found, file)
     sys.exit(status)
 
@@ -141,12 +141,12 @@ def _read(folder, name):
 
 def _largest(stacks):
     """The ten lines with the most bytes: of each stack the innermost call of the snippet, or in a thread without one of Python. What the
-    child made for itself is left out."""
+    child made for itself, and what its host imported before, is left out."""
     found = {}
     for stack in stacks:
         calls = stack["stack"]
         own = [call for call in calls if call["file"] == "<snippet>"]
-        is_childs = any(call["file"] == "<string>" for call in calls)
+        is_childs = any(call["file"] == "<string>" for call in calls) or calls[-1:] and calls[-1]["file"].startswith("<frozen importlib.")
         for call in (own or ([] if is_childs else calls))[:1]:
             place = call["file"], call["line"], call["function"]
             found[place] = found.get(place, 0) + stack["bytes"]
