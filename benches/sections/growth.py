@@ -1,8 +1,6 @@
 """Times blocks that grow, in Python's types and by libc's realloc, and by how much the resident size rises; each pattern
 has a process of its own, which gives the best of nine rounds. Beside stock Python and the host: other allocators, preloaded."""
 
-import runpy
-
 from bench import WORK
 from launch import json_of
 from pairs import Samples
@@ -28,7 +26,7 @@ def read(contender):
 
 def found(contender, program, rounds):
     """What each pattern of a program gives in a process of its own."""
-    names = runpy.run_path(str(WORK / program))["PATTERNS"]
+    names = json_of(contender.command(WORK / program, 0), contender.environment())
     each = [json_of(contender.command(WORK / program, rounds, name), contender.environment()) for name in names]
     return {name: facts for one in each for name, facts in one.items()}
 

@@ -3,6 +3,7 @@
 
 use crate::host::{Run, figure, folder, script, version};
 use crate::skipping::skipped;
+use std::process::Command;
 
 /// Runs the script by both, and compares status and standard output.
 fn same(prepare: impl Fn(Run) -> Run) -> String {
@@ -159,5 +160,42 @@ fn compiled_code_has_its_frames_and_loses_no_block() {
             ended.iter().any(|words| last.starts_with(words)),
             "{options:?}: {outcome:#?}"
         );
+    }
+}
+
+#[test]
+fn tools_new_python_names_the_facts_that_other_headers_change() {
+    let ask = "import sysconfig; print(sysconfig.get_path('include'))";
+    let own = Run::stock().args(["-c", ask]).ok().stdout;
+    let folder = folder("other-headers");
+    let other = folder.join("include");
+    let copied = Command::new("cp")
+        .args(["-rL", own.trim()])
+        .arg(&other)
+        .status();
+    assert!(copied.unwrap().success());
+    let header = other.join("cpython/pystate.h");
+    let text = std::fs::read_to_string(&header).unwrap();
+    let longer = text.replacen("struct _ts {", "struct _ts { void *another;", 1);
+    std::fs::write(&header, longer).unwrap();
+    let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/new-python");
+    let told = Command::new(tool)
+        .arg(own.trim())
+        .arg(&other)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let differ: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains(" to "))
+        .skip(1)
+        .collect();
+    assert!(differ.len() > 5, "{told}");
+    for line in differ {
+        let (fact, values) = line.trim().split_once(": ").unwrap();
+        let (before, after) = values.split_once(" to ").unwrap();
+        let number = |text: &str| text.parse::<u32>().unwrap();
+        assert!(fact.contains("ThreadState"), "{told}");
+        assert_eq!(number(before) + 8, number(after), "{told}");
     }
 }

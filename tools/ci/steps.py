@@ -205,7 +205,7 @@ def table():
     steps += on_free_threaded(newest)
     steps.append(Step("tests on the newest CPython, a slice", [
         "tools/newest-pythons", "--newest", "-p", "pyhost", "--test", "embed", "--", "caps::", "debug_hooks::", "domains::",
-        "exactness::", "expected::", "frames::", "leaks::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=200,
+        "exactness::", "expected::", "frames::", "leaks::", "newest::", "threads::", "true_python::"], needs=(PACKAGES,), seconds=220,
         environment={"PYO3_PYTHON": None, "CARGO_TARGET_DIR": None}))
     steps += on_newest(pythons[-1], newest, builds)
     # Over the build of the tests, which are done with it.

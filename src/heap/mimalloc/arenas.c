@@ -136,28 +136,38 @@ static bool purge_run(mi_arena_t* arena, size_t first, size_t slices) {
    again: it would give back such a run slice by slice, each by a system call, and in a process of several threads with an
    interrupt of the other processors. */
 static bool purge_what_is_free(size_t first, size_t slices, mi_arena_t* arena, void* arg) {
+  size_t* const left = (size_t*)arg;
   const size_t end = first + slices;
   while (first < end) {
+    if (*left == 0) {
+      mi_bitmap_setN(arena->slices_purge, first, end - first, NULL);
+      return false;
+    }
     const mi_bchunk_t* const chunk = &arena->slices_free->chunks[first / MI_BCHUNK_BITS];
     const size_t bit = first % MI_BFIELD_BITS;
     const mi_bfield_t free = mi_atomic_load_relaxed(&chunk->bfields[(first % MI_BCHUNK_BITS) / MI_BFIELD_BITS]) >> bit;
     size_t run = (~free == 0 ? MI_BFIELD_BITS : mi_ctz(~free));
     if (run > end - first) run = end - first;
+    if (run > *left) run = *left;
     if (run > 1 && !purge_run(arena, first, run)) run = 1;
     if (run == 1) purge_run(arena, first, 1);
+    *left -= (run < *left ? run : *left);
     first += (run > 0 ? run : 1);
   }
   return true;
 }
 
-/* Gives back what waits for it. Any thread inside the gate. */
-void pyhost_purge(void) {
+/* Gives back what waits for it until that are so many bytes, the lowest addresses of the first arena first. Any thread inside the
+   gate. */
+void pyhost_purge(size_t bytes) {
+  size_t left = bytes / MI_ARENA_SLICE_SIZE + (bytes % MI_ARENA_SLICE_SIZE != 0);
   mi_subproc_t* const subproc = _mi_subproc_main();
   const size_t count = mi_atomic_load_acquire(&subproc->arena_count);
   for (size_t i = 0; i < count && i < MI_MAX_ARENAS; i++) {
     mi_arena_t* const arena = mi_atomic_load_ptr_acquire(mi_arena_t, &subproc->arenas[i]);
     if (arena == NULL || arena->memid.is_pinned) continue;
-    _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, NULL);
+    const bool all = _mi_bitmap_forall_setc_ranges(arena->slices_purge, &purge_what_is_free, arena, &left);
+    if (!all) return;
     mi_atomic_storei64_release(&arena->purge_expire, (mi_msecs_t)0);
   }
 }

@@ -236,7 +236,7 @@ unsafe extern "C" {
     pub safe static PYHOST_RESERVE_OS_MEMORY: c_int;
     pub safe fn pyhost_thread_table() -> *mut c_void;
     pub safe fn pyhost_count_slices(used: &mut usize, waiting: &mut usize);
-    pub safe fn pyhost_purge();
+    pub safe fn pyhost_purge(bytes: usize);
     pub fn pyhost_take_back(page: *mut Page, block: *mut c_void) -> bool;
     pub fn pyhost_extend_page(page: *mut Page, size: usize) -> bool;
     pub fn pyhost_shorten_page(page: *mut Page, size: usize, was_used: bool) -> bool;

@@ -71,7 +71,7 @@ fn follow(limit: u64) -> bool {
     unsafe {
         ffi::pyhost_adopt_arenas(null(), on_commit);
     }
-    ffi::pyhost_purge();
+    ffi::pyhost_purge(usize::MAX);
     true
 }
 
@@ -94,7 +94,7 @@ pub fn make_room(bytes: Option<usize>) -> bool {
     let _inside = gate::enter(state().slot(), thread_id());
     let (_, free) = ffi::count_bytes();
     if free > 0 {
-        ffi::pyhost_purge();
+        ffi::pyhost_purge(usize::MAX);
     }
     free > 0
 }

@@ -136,11 +136,11 @@ fn give_back_what_is_much(_inside: &Inside) {
         STATE.emptied.store(0, Relaxed);
     }
     STATE.given_at.store(now(), Relaxed);
-    ffi::pyhost_purge();
+    ffi::pyhost_purge(usize::MAX);
 }
 
 /// A big block of so many bytes was made. If it took other memory than what waits, and both together are more than was ever in use, but
-/// for a little, what waits is given back before the block is written to: else a program whose blocks of some MiB are each of
+/// for a little, as much of what waits is given back before the block is written to: else a program whose blocks of some MiB are each of
 /// another size would be resident with all that it freed lately, at its peak too. It is looked at when a mebibyte and a thousandth were taken.
 pub(crate) fn took(bytes: usize) {
     let taken = STATE.taken.fetch_add(bytes, Relaxed) + bytes;
@@ -150,8 +150,9 @@ pub(crate) fn took(bytes: usize) {
     STATE.taken.store(0, Relaxed);
     let (used, free) = ffi::count_bytes();
     let highest = STATE.highest.fetch_max(used, Relaxed).max(used);
-    if used + free > highest + STEP.max(highest / 64) {
-        ffi::pyhost_purge();
+    let excess = (used + free).saturating_sub(highest);
+    if excess > (LEAST_KEPT / 8 * 5).max(highest / 64) {
+        ffi::pyhost_purge(excess);
     }
 }
 
@@ -201,7 +202,7 @@ impl Wait {
         if STATE.debt.load(Relaxed) == self.debt && LEDGER.bound(Scope::Total) == self.bound {
             let _inside = gate::enter(state().slot(), thread_id());
             STATE.has_empty.store(false, Relaxed);
-            ffi::pyhost_purge();
+            ffi::pyhost_purge(usize::MAX);
         }
     }
 }
