@@ -462,6 +462,19 @@ print(before['missed_blocks'] > 10_000, after['guarded_blocks'] - before['guarde
 }
 
 #[test]
+fn a_library_that_asks_for_nothing_is_told() {
+    if let Some(reason) = crate::native_stacks::reason() {
+        return skipped(reason);
+    }
+    let run = Run::host().arg("--guard=library=/no-such-library.");
+    let told = run.code("pass").ok().stderr;
+    assert!(
+        told.contains("--guard: nothing was guarded: no block was asked for"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_a_library_asks_for_is_guarded_alone() {
     if let Some(reason) = crate::native_stacks::reason() {
         return skipped(reason);

@@ -733,3 +733,31 @@ fn the_headroom_of_each_account_is_granted_and_no_more() {
         .ok();
     assert_eq!(capped.last_line(), "finished", "{capped:#?}");
 }
+
+#[test]
+fn a_forked_child_has_the_limits_of_its_own_thread_alone() {
+    let code = "
+import os, pyhost, threading
+opened, ends = threading.Event(), threading.Event()
+def other():
+    with pyhost.limit('4M'): opened.set(); ends.wait()
+def grows(what):
+    try: kept = [bytes(100_000) for _ in range(80)]; print(what, 'grew', flush=True)
+    except MemoryError: print(what, 'was refused', flush=True)
+def forked(work):
+    if (child := os.fork()) == 0: work(); os._exit(0)
+    os.waitpid(child, 0)
+def child():
+    grows('child')
+    with pyhost.limit('4M'): grows('child with a limit')
+    grows('child')
+thread = threading.Thread(target=other); thread.start(); opened.wait()
+grows('parent'); forked(child)
+ends.set(); thread.join()
+with pyhost.limit('4M'): forked(lambda: grows('child within the block'))
+forked(lambda: grows('child'))";
+    let outcome = Run::host().code(code).ok();
+    let expected = "parent was refused\nchild grew\nchild with a limit was refused\nchild grew\n\
+                    child within the block was refused\nchild grew\n";
+    assert_eq!(outcome.stdout, expected, "{outcome:#?}");
+}

@@ -265,6 +265,15 @@ print('ran')";
 }
 
 #[test]
+fn a_leak_is_found_under_a_limit_on_addresses() {
+    let code = "import ctypes; kept = [1]; ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))";
+    for limit in ["-v 1500000", "-v 12000000", "-d 500000"] {
+        let outcome = limited(limit, &format!("--leak-check -c \"{code}\""));
+        assert_eq!(outcome.code(), 23, "{limit} {outcome:#?}");
+    }
+}
+
+#[test]
 fn files_that_may_not_grow_are_one_line_and_the_script_runs() {
     for option in [
         "--live=\"$FILE\"",

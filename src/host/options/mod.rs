@@ -245,7 +245,7 @@ fn check(options: &Options) -> Result<()> {
     )?;
     refuse_if(
         options.guard().is_without_effect(),
-        "--guard library: --debug-hooks=guard guards the blocks of all code; expected align=N, that of the library's",
+        "--guard library: --debug-hooks=guard guards the blocks of all code; add align=1 or align=16, for those of the library, or leave =guard out",
     )?;
     check_numpy(options)?;
     bounds::check_region(options)?;

@@ -94,6 +94,8 @@ pub struct GuardFigures {
     pub missed_blocks: u64,
     /// Those of them that found too many live.
     pub crowded_out_blocks: u64,
+    /// Whether code of one library alone has its blocks guarded.
+    pub is_of_library: bool,
 }
 
 /// Reserves the range and begins to sample. Once, while the process has one thread. Blocks of [`SMALL_SIZE_MAX`] and less are
@@ -202,6 +204,7 @@ pub fn figures() -> Option<GuardFigures> {
         live_blocks: range.live.load(Relaxed) as u64,
         missed_blocks: STATE.missed.load(Relaxed),
         crowded_out_blocks: STATE.crowded_out.load(Relaxed),
+        is_of_library: STATE.of_library.load(Relaxed),
     })
 }
 

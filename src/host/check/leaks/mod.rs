@@ -60,10 +60,6 @@ pub const DEFAULT_STATUS: u8 = 23;
 /// Bytes of a pointer.
 const WORD: usize = size_of::<usize>();
 
-/// Entries of the tables of blocks, which take addresses alone: as many as a machine has blocks, or, with addresses of 32
-/// bits, as there is room for.
-const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
-
 /// Kinds of lost blocks that are listed; further kinds are only counted.
 const MOST_GROUPS: usize = 4096;
 
@@ -270,9 +266,14 @@ pub fn check(top: &StackTop) -> Option<&'static Findings> {
     }
     threads::wait_for_last_frees();
     pool::give_back_all();
-    let arrays = arrays_of_region()?;
-    let found = heap::alone(|closed| look(closed, &arrays, top))?;
-    Some(STATE.findings.get_or_init(|| found))
+    let found =
+        arrays_of_region().and_then(|arrays| heap::alone(|closed| look(closed, &arrays, top)));
+    if found.is_none() {
+        notice(format_args!(
+            "--leak-check: the system has no memory for its tables (see ulimit -v and -d); nothing is checked"
+        ));
+    }
+    found.map(|found| STATE.findings.get_or_init(|| found))
 }
 
 /// The findings of [`check`]; `None` before it has run.

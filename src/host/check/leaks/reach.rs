@@ -8,9 +8,9 @@
 
 #![allow(unsafe_code)]
 
+use super::WORD;
 use super::memory::{self, Range};
-use super::table::{Table, new_table};
-use super::{MOST_BLOCKS, WORD};
+use super::table::{Table, new_table, table_of_blocks};
 use crate::cpython::layout::objects_in_blocks::{self, Memory, Object};
 use crate::heap::{self, leak_mark};
 use crate::{heap::gate::Closed, ledger::Account};
@@ -56,7 +56,7 @@ fn blocks_since(
     chunks: &[(usize, usize)],
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
-    let mut blocks = new_table(MOST_BLOCKS)?;
+    let mut blocks = table_of_blocks()?;
     let mut add = |account, start, size| {
         blocks.push(Block {
             start,

@@ -4,8 +4,8 @@
 //! lives at the script's end is copied then. Of CPython's debug hooks nothing can be had: they keep
 //! a serial number only if CPython was built with `PYMEM_DEBUG_SERIALNO`.
 
-use super::table::{Table, new_table};
-use super::{MOST_BLOCKS, reach::Readable};
+use super::reach::Readable;
+use super::table::{Table, table_of_blocks};
 use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
 use crate::cpython::objects::{Gil, Owned, Returned, or_none};
 use crate::heap::{self, leak_mark, region};
@@ -87,7 +87,7 @@ fn frames_of(gil: Gil<'_>, account: Account, address: usize) -> Option<Owned<'_>
 }
 
 fn collect(gil: Gil<'_>, accounts: &[Account]) -> Option<Sites> {
-    let mut blocks = new_table(MOST_BLOCKS)?;
+    let mut blocks = table_of_blocks()?;
     heap::alone(|closed| {
         for &account in accounts {
             let mut add = |start: *mut u8, _: usize| {
@@ -102,8 +102,8 @@ fn collect(gil: Gil<'_>, accounts: &[Account]) -> Option<Sites> {
     }
     blocks.sort_unstable_by_key(|&(start, _)| start);
     let mut sites = Sites {
-        sites: new_table(MOST_BLOCKS)?,
-        names: new_table(MOST_BLOCKS)?,
+        sites: table_of_blocks()?,
+        names: table_of_blocks()?,
     };
     let mut latest: Option<(Owned<'_>, (usize, usize))> = None;
     for &(start, account) in blocks.iter() {

@@ -1,11 +1,19 @@
 //! Growing tables in memory of their own: the leak check must not allocate from the heaps that it
 //! looks at, nor leave its notes where it looks for pointers.
 
+use super::WORD;
+use crate::ledger::LEDGER;
 use pyhost_os::{mapping::Mapped, mmap_vec::Array};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A table, which takes memory as entries come. It is mapped for as long as the process lives.
 pub type Table<T> = Array<'static, T>;
+
+/// Entries of the tables of blocks, which take addresses alone: as many as a machine has blocks, or, with addresses of 32
+/// bits, as there is room for.
+const MOST_BLOCKS: usize = if WORD == 8 { 1 << 28 } else { 1 << 22 };
+/// Entries for blocks that no account counts, where there is no room for so many.
+const SPARE: usize = 1 << 16;
 
 pyhost_os::state! {
     /// The pieces of memory of all tables: addresses alone, for [`is_in_table`].
@@ -21,6 +29,19 @@ pub fn is_in_table(address: usize) -> bool {
         .all
         .iter()
         .any(|(start, length)| address.wrapping_sub(start.load(Relaxed)) < length.load(Relaxed))
+}
+
+/// An empty table with room for an entry a live block; None as for [`new_table`]. A limit on addresses may leave room for those alone that
+/// there are.
+pub fn table_of_blocks<T>() -> Option<Table<T>> {
+    let live = || {
+        LEDGER
+            .snapshot()
+            .accounts()
+            .map(|(_, it)| it.live_blocks)
+            .sum::<u64>()
+    };
+    new_table(MOST_BLOCKS).or_else(|| new_table(live() as usize + SPARE))
 }
 
 /// An empty table of up to `capacity` entries; None if the system gives no address space.

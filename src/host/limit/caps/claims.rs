@@ -235,25 +235,24 @@ pub(super) fn start_script(slot: &Slot) -> bool {
 
 /// In a forked child: what lives now is its parent's. It has what its parent has claimed for it, or begins when it asks.
 pub fn forked(slot: &Slot) {
-    let Some(shares) = tree::shares() else {
-        return;
-    };
-    LEDGER.close_windows(slot);
-    let (parent, owner) = (tree::entry(), tree::STATE.for_child.swap(0, Relaxed));
-    tree::begin_child(limits::live_of_tree());
-    let entry = (owner != 0).then(|| shares.enter(calls::getpid() as u32, own_mark()));
-    if let Some(entry) = entry.flatten() {
-        tree::set_entry(0, entry);
-        let left = shares.share(entry);
-        // The parent may have ended by now, or run another program.
-        let got = match shares.pass(parent, owner, entry, LEAST_PART) {
-            0 => shares.claim(entry, 0, LEAST_PART, shares.cap()),
-            passed => passed,
-        };
-        tree::raise(left + got);
-        tree::STATE.is_new.store(true, Relaxed);
+    if let Some(shares) = tree::shares() {
+        LEDGER.close_windows(slot);
+        let (parent, owner) = (tree::entry(), tree::STATE.for_child.swap(0, Relaxed));
+        tree::begin_child(limits::live_of_tree());
+        let entry = (owner != 0).then(|| shares.enter(calls::getpid() as u32, own_mark()));
+        if let Some(entry) = entry.flatten() {
+            tree::set_entry(0, entry);
+            let left = shares.share(entry);
+            // The parent may have ended by now, or run another program.
+            let got = match shares.pass(parent, owner, entry, LEAST_PART) {
+                0 => shares.claim(entry, 0, LEAST_PART, shares.cap()),
+                passed => passed,
+            };
+            tree::raise(left + got);
+            tree::STATE.is_new.store(true, Relaxed);
+        }
     }
-    limits::combine_in_child();
+    limits::forked(slot);
 }
 
 /// In the parent, right after its fork, before which `errno` was 0. If the fork failed, the claim is for the next one.

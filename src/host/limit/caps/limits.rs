@@ -7,7 +7,7 @@
 //! All functions but [`binding`] and those on maps are for callers that hold the GIL.
 
 use super::{shortages, tree};
-use crate::heap::source_line::SourceLine;
+use crate::heap::{source_line::SourceLine, thread_number};
 use crate::ledger::{Account, LEDGER, Scope, Slot};
 use pyhost_os::cell::Latest;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -61,6 +61,9 @@ struct Open {
     with_maps: bool,
     /// Where the growth that the block was granted ends.
     hold: u64,
+    /// How many were opened before it, and by which thread it was.
+    number: usize,
+    thread: usize,
 }
 
 struct Table {
@@ -68,6 +71,7 @@ struct Table {
     /// Whether the total's cap counts maps.
     with_maps: bool,
     limits: [Option<Open>; LIMITS],
+    opened: usize,
 }
 
 /// The lowest of the caps and limits of a scope: its height, where its reserve begins, and 1 + the index of the limit
@@ -83,6 +87,7 @@ pyhost_os::state! {
             caps: [None; Scope::COUNT],
             with_maps: false,
             limits: [None; LIMITS],
+            opened: 0,
         }),
         /// For each scope 1 + the index of the limit that is its ceiling; 0 if its cap is.
         binding: [AtomicUsize; Scope::COUNT] = [const { AtomicUsize::new(0) }; Scope::COUNT],
@@ -139,6 +144,14 @@ pub fn live(scope: Scope) -> u64 {
 }
 
 impl Table {
+    fn close(&mut self, slot: &Slot, ends: impl Fn(&Open) -> bool) {
+        for index in 0..LIMITS {
+            if let Some(open) = self.limits[index].take_if(|open| ends(open)) {
+                self.apply(open.scope, slot);
+            }
+        }
+    }
+
     /// Makes the lowest of what stands over a scope the ledger's ceiling.
     fn apply(&self, scope: Scope, slot: &Slot) {
         self.fix(scope, false);
@@ -219,10 +232,14 @@ pub(super) fn is_combining() -> bool {
     STATE.combining.load(SeqCst) != 0
 }
 
-/// In a forked child: no other thread is in [`combine`].
-pub(super) fn combine_in_child() {
+/// In a forked child: no other thread is in [`combine`], and the blocks of others do not run in it. A thread that C code forked without the
+/// GIL may have left the table locked.
+pub(super) fn forked(slot: &Slot) {
     STATE.combining.store(0, SeqCst);
     combine(Scope::Total);
+    if let Ok(mut table) = STATE.table.try_lock() {
+        table.close(slot, |open| open.thread != thread_number());
+    }
 }
 
 /// What maps count against beside live bytes: the size of the cap or limit, and the sum from which on maps are refused, so
@@ -409,22 +426,22 @@ pub(super) fn enter(
         let free = table.limits.iter().position(Option::is_none);
         let index = free.ok_or(LimitError::Full)?;
         LABELS[index].set(&CodeBlockLimit { base, ..limit });
+        let number = table.opened;
+        table.opened += 1;
         table.limits[index] = Some(Open {
             scope,
             with_maps: maps.is_some(),
             hold: base.saturating_add(limit.bytes),
+            number,
+            thread: thread_number(),
         });
         table.apply(scope, slot);
-        Ok(index)
+        Ok(number)
     })
 }
 
-pub(super) fn leave(index: usize, slot: &Slot) {
-    locked(|table| {
-        if let Some(open) = table.limits.get_mut(index).and_then(Option::take) {
-            table.apply(open.scope, slot);
-        }
-    });
+pub(super) fn leave(number: usize, slot: &Slot) {
+    locked(|table| table.close(slot, |open| open.number == number));
 }
 
 /// The largest sum of the calling thread's open windows.

@@ -53,10 +53,16 @@ pub fn guards_line(figures: &GuardFigures, out: &mut impl Write) -> fmt::Result 
     writeln!(out)
 }
 
-/// Writes a line if more than one of a hundred blocks found too many live. Whether most did.
+/// Writes a line if more than one of a hundred blocks found too many live, or the library asked for none. Whether most did.
 pub fn write_crowded_out(figures: &GuardFigures, out: &mut impl Write) -> Result<bool, fmt::Error> {
     let missed = figures.crowded_out_blocks;
     let all = figures.guarded_blocks + figures.missed_blocks;
+    if figures.is_of_library && all == 0 {
+        writeln!(
+            out,
+            "pyhost: --guard: nothing was guarded: no block was asked for by code of a library whose path has the text of library="
+        )?;
+    }
     if missed > all / 100 {
         writeln!(
             out,
