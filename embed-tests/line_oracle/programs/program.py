@@ -20,8 +20,8 @@ import sites
 READINGS = 6
 # More than what a site may take and give back before the peak.
 LAST_BLOCKS, LAST_BLOCK = 60, 100_000
-# By which the total's highest moment may differ from the one that is meant: the reading of the ledger itself.
-SLACK = 64 << 10
+# By which the total's peak may be above the moment that is meant: what reading the ledger takes, and by how much a peak may be too high.
+SLACK = 72 << 10
 
 
 @sites.site(when="last")
@@ -99,13 +99,14 @@ def run(ledger):
         call(site, ledger)
     peak = found(ledger)
     highest = pyhost.snapshot()
-    assert highest.total_peak_bytes - highest.total_live_bytes < SLACK, "the peak is elsewhere"
+    slack = SLACK + highest.total_live_bytes // 100
+    assert highest.total_peak_bytes - highest.total_live_bytes < slack, "the peak is elsewhere"
     for site in at_peak[::3]:
         free(site, ledger)
     for site in chosen("late"):
         call(site, ledger)
     end = found(ledger)
-    assert pyhost.snapshot().total_peak_bytes - highest.total_peak_bytes < SLACK, "the peak is elsewhere"
+    assert pyhost.snapshot().total_peak_bytes - highest.total_peak_bytes < slack, "the peak is elsewhere"
     # Without pymalloc CPython takes no more than the stacks of frames from the allocator of arenas.
     by_pymalloc = pyhost.memory_stats()["accounts"]["arena"]["live_bytes"] > 1 << 20
     by_blocks = {function.__name__: sites.usable(at_once.BLOCKS[function.__name__], by_pymalloc)
