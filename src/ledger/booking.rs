@@ -34,7 +34,8 @@ pub struct Gils {
 
 /// In a precise span a window is this part of what the account has grown. What is published is too high by one at most.
 const PRECISION: i64 = 32;
-/// Until a ceiling is set, or a segment has ended, a window is this part of what its cell holds, if that is more than the least.
+/// Until a ceiling is set, or a segment has ended, a window is this part of what its cell holds, if that is more than the least, and no
+/// wider than [`WIDEST`].
 const PART: i64 = 128;
 pub(super) const WIDEST: i64 = 64 << 10;
 
@@ -173,8 +174,8 @@ impl Ledger {
     fn window(&self, account: Account, delta: i64, own: i64, live: i64) -> (i64, i64) {
         let least = account.window();
         let whole = match self.precise_spans.load(Relaxed) {
-            0 if self.is_capped() || self.earlier_total_peak.load(Relaxed) != 0 => least,
-            0 => least.max((own / PART).min(WIDEST.min(8 * least))),
+            0 if least == 0 || self.is_capped() || self.has_ended_segments() => least,
+            0 => (own / PART).clamp(least, WIDEST),
             _ => {
                 let start = self.precise_starts[account as usize].load(Relaxed);
                 ((live - start) / PRECISION).clamp(0, least)
@@ -189,6 +190,10 @@ impl Ledger {
             true => (back, whole - back),
             false => (whole - back, back),
         }
+    }
+
+    fn has_ended_segments(&self) -> bool {
+        self.earlier_total_peak.load(Relaxed) != 0
     }
 
     /// The heights that hold for a booking.

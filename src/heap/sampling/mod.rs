@@ -625,20 +625,17 @@ fn remove(account: Account, block: *mut u8, inside: &Inside<'_>) -> bool {
     of_line || of_unit
 }
 
-/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Returns whether that is one
-/// for samples. Inside the gate.
+/// Notes that a block of `account` is freed, if it is a sample: `heap` is the heap of its page. Inside the gate.
 #[inline]
 pub(crate) fn released(
     account: Account,
     block: *mut u8,
     heap: *mut ffi::Heap,
     inside: &Inside<'_>,
-) -> bool {
-    let is_sampled = is_sampled(heap, account);
-    if is_sampled {
+) {
+    if is_sampled(heap, account) {
         remove(account, block, inside);
     }
-    is_sampled
 }
 
 /// Whether a block of `heap` may get `size` bytes where it lies: not if it would be a sample from then on, and its heap is

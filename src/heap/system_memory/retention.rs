@@ -74,6 +74,8 @@ const BALANCED_DELAY: i64 = 1000;
 const STEP: usize = 1 << 20;
 /// Bytes that may stay free: an eighth of what is in use, and no less than this.
 const LEAST_KEPT: usize = 4 << 20;
+/// Bytes that may wait beside what is in use when both are more than was ever in use: or a 64th of that, if it is more.
+const ABOVE_HIGHEST: usize = 5 << 19;
 /// The most that may stay free because the program takes it again time after time.
 const MOST_KEPT: usize = 128 << 20;
 
@@ -151,7 +153,7 @@ pub(crate) fn took(bytes: usize) {
     let (used, free) = ffi::count_bytes();
     let highest = STATE.highest.fetch_max(used, Relaxed).max(used);
     let excess = (used + free).saturating_sub(highest);
-    if excess > (LEAST_KEPT / 8 * 5).max(highest / 64) {
+    if excess > ABOVE_HIGHEST.max(highest / 64) {
         ffi::pyhost_purge(excess);
     }
 }

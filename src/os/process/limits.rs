@@ -67,7 +67,7 @@ pub fn too_tight() -> Option<Ulimit> {
 /// The limit of a resource that has none (`RLIM64_INFINITY`).
 pub(crate) const NO_LIMIT: u64 = u64::MAX;
 
-/// A soft limit in bytes; `None` if there is none.
+/// The soft limit of a resource in bytes, `None` if it is unlimited.
 pub fn bytes(resource: Resource) -> Option<u64> {
     Some(soft(resource)).filter(|&limit| limit != NO_LIMIT)
 }

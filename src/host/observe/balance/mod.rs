@@ -278,7 +278,10 @@ impl Sheet<'_> {
         let usable = stack.saturating_sub(guard);
         let has_guard = self.guard.end == mapping.start && self.guard.len() == guard;
         let is_stack = has_guard && mapping.end - mapping.start >= usable;
-        mapping.start + usize::from(is_stack) * usable
+        match is_stack {
+            true => mapping.start + usable,
+            false => mapping.start,
+        }
     }
 
     /// Whose the memory at `address` is, and up to where, at most `end`.
@@ -322,8 +325,11 @@ impl Sheet<'_> {
         if address < stack_end {
             return (Part::Row(Row::ThreadStacks), end.min(stack_end));
         }
-        let span = [SLICE, SUBMAP_SPAN][usize::from(pages::none_around(address))];
-        (Part::Nobody, end.min((address | (span - 1)) + 1))
+        let next = match pages::none_around(address) {
+            true => (address | (SUBMAP_SPAN - 1)) + 1,
+            false => slice_end,
+        };
+        (Part::Nobody, end.min(next))
     }
 
     /// The part of a heap's page that contains `address`: its description, its blocks, or the rest, if it

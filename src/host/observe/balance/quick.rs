@@ -87,8 +87,9 @@ fn by_map(mut threads: Array<'_, usize>, text: &mut [u8]) -> (u64, u64) {
             zeroed += resident_bytes(mapping.start..mapping.end);
         }
         let is_data = mapping.writable && mapping.private && mapping.name.starts_with(b"/");
-        data_end = mapping.end * usize::from(is_data);
-        closed_end = mapping.end * usize::from(!mapping.readable && !mapping.writable);
+        data_end = if is_data { mapping.end } else { 0 };
+        let is_closed = !mapping.readable && !mapping.writable;
+        closed_end = if is_closed { mapping.end } else { 0 };
     });
     STATE.bytes.store(bytes, Relaxed);
     STATE.zeroed.store(zeroed, Relaxed);

@@ -207,7 +207,8 @@ def _write(found, more=0):
     text = [f"pyhost: {count} {'object lives' if count == 1 else 'objects live'} that should be freed"]
     for kept in found:
         text += ["  " + "".join(c if c.isprintable() else " " for c in line) for line in str(kept).split("\n")]
-    text += [f"  and {more} more"] * bool(more)
+    if more:
+        text.append(f"  and {more} more")
     try:
         os.write(2, ("\n".join(text) + "\n").encode("utf-8", "backslashreplace"))
     except OSError:
