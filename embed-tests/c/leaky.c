@@ -32,4 +32,10 @@ static PyObject *leak_reference(PyObject *self, PyObject *arg) {
 static PyMethodDef methods[] = {{"leak", leak, METH_O, NULL}, {"leak_reference", leak_reference, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "leaky", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit_leaky(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit_leaky(void) {
+  PyObject *made = PyModule_Create(&module);
+#ifdef Py_GIL_DISABLED
+  if (made) PyUnstable_Module_SetGIL(made, Py_MOD_GIL_NOT_USED);
+#endif
+  return made;
+}

@@ -49,6 +49,10 @@ def check(where):
     # Python does not see what a destroyed interpreter left, nor MEM, which the host has.
     assert reported == walked[1] - left, (where, reported, walked, left)
     assert mem == 0, (where, mem)
+    classes = pyhost.size_histogram("obj")
+    blocks = sum(each["live_blocks"] for each in classes)
+    # The list itself came after it, and few other objects.
+    assert abs(blocks - walked[1]) < 100 + 20 * len(classes), (where, blocks, walked)
     check_heaps(where)
 
 

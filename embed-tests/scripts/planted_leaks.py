@@ -31,9 +31,10 @@ def caught(host, kind, count, size, usable):
 
 def kinds(host):
     """What is planted: the kind, the bytes that are asked for, the usable bytes."""
-    asked = subprocess.run([host, "-c", "import struct; print(struct.calcsize('P'))"], stdout=subprocess.PIPE, check=True)
-    word = int(asked.stdout)
-    small = [("reference", 0, 2 * word), ("PyMem_RawMalloc", 3000, 3072), ("PyMem_Malloc", 100, 112),
+    code = "import struct; print(struct.calcsize('P'), object().__sizeof__())"
+    asked = subprocess.run([host, "-c", code], stdout=subprocess.PIPE, check=True)
+    word, size_of_object = map(int, asked.stdout.split())
+    small = [("reference", 0, size_of_object), ("PyMem_RawMalloc", 3000, 3072), ("PyMem_Malloc", 100, 112),
              ("PyObject_Malloc", 3000, 3072), ("native", 100, 112)]
     return small + [("native", 2000000, 2031616)] * (word == 8)
 

@@ -1,10 +1,13 @@
 //! What the layer above does for the heap: its functions, registered once.
 
-use crate::bfc;
 use crate::ledger::{Account, Gils, Slot};
+use crate::{bfc, mimalloc::pages::PageView};
 use pyhost_os::{descriptor::notice, process::end_now};
 use pyhost_sampler::{Step, UnitFigures, UnitNumber};
 use std::{fmt, sync::OnceLock};
+
+/// Is told of each page.
+pub type PageVisitor<'a> = &'a mut dyn FnMut(&PageView);
 
 /// The functions of the layer above. They are called inside the allocator, on any thread and from the first booking on, so each
 /// of them decides itself whether there is anything to do. They neither allocate, panic nor wait.
@@ -19,6 +22,8 @@ pub struct Host {
     pub lines: LineFinder,
     /// Gives the calls of the calling thread's Python code, outermost first.
     pub walk: Walk,
+    /// Calls a function for each page of objects that is in no heap of the host's. Called inside and outside of the gate.
+    pub objects: fn(PageVisitor<'_>),
     /// Answers another process that asks for samples. Called with the GIL, outside of the gate.
     pub answer: fn(),
     /// Whether several interpreters have a GIL of their own.

@@ -43,7 +43,7 @@ pub use call_site::source_line;
 pub use checks::heap_walk::walk;
 pub use checks::{
     checked_blocks, checked_requests, double_free, families, fill_bytes, guards, leak_mark,
-    out_of_bounds,
+    live_objects, out_of_bounds,
 };
 pub use host::{
     CapDecisions, Host, LineFinder, PeakWatcher, Request, UnitDecisions, end_start, register,

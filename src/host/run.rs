@@ -110,6 +110,7 @@ const HOST: heap::Host = heap::Host {
     peak: peak::WATCHER,
     lines: frames::LINE_FINDER,
     walk: native_calls::calls,
+    objects: hooks::each_object_page,
     answer: live::lines::answer,
     several_gils: cpython::several_gils,
     start_fails: live::start_fails,
@@ -195,6 +196,9 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
         native::inject(true);
         #[cfg(not(target_feature = "crt-static"))]
         native::operators::start();
+    }
+    if cpython::IS_FREE_THREADED && options.leak_check != leaks::Scope::Off {
+        heap::live_objects::start();
     }
     faults::start(&options.faults, native::inject);
     domains::install(python, debug_hooks);

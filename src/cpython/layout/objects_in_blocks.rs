@@ -2,9 +2,10 @@
 //!
 //! Layout after `object.h`, `pycore_gc.h` and `pycore_object.h` of CPython 3.9 to 3.15: a container
 //! has two words of the collector's in front, and from 3.11 on, if its type has a managed
-//! dictionary or weak references, two more before those.
+//! dictionary or weak references, two more before those. A free-threaded Python has no words of the collector's.
 
 use super::{KEEPS_IMMORTALS, PRE_HEADER, WORD};
+use crate::IS_FREE_THREADED;
 use pyhost_os::process::read_memory;
 use pyo3::ffi::{self, PyTypeObject};
 use std::mem::offset_of;
@@ -86,13 +87,9 @@ pub fn object_with(
         let address = start + front;
         let kind = word(address + offset_of!(ffi::PyObject, ob_type))?;
         let Kind { flags, .. } = kind_at(kind)?;
-        let has_links = flags & HAVE_GC != 0;
-        let expected = match (has_links, flags & PRE_HEADER != 0) {
-            (false, false) => 0,
-            (true, true) => 2 * HEAD,
-            _ => HEAD,
-        };
-        (front == expected).then_some(Object {
+        let has_links = flags & HAVE_GC != 0 && !IS_FREE_THREADED;
+        let parts = [has_links, flags & PRE_HEADER != 0].map(usize::from);
+        (front == HEAD * parts.iter().sum::<usize>()).then_some(Object {
             address,
             kind,
             has_links,
@@ -100,7 +97,8 @@ pub fn object_with(
     })
 }
 
-/// Whether CPython keeps an object for ever: an immortal one (PEP 683), or an interned string.
+/// Whether CPython keeps an object for ever: an immortal one (PEP 683), an interned string, or, without a GIL, one that was put aside
+/// (`gc.freeze`), whose deferred references nobody counts any more.
 pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     /// Of `PyASCIIObject`, behind length and hash.
     const STATE: usize = size_of::<ffi::PyObject>() + 2 * WORD;
@@ -109,6 +107,11 @@ pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     let word = |address| memory.word(address).unwrap_or(0);
     let references = word(object.address);
     let is_immortal = match WORD {
+        8 if IS_FREE_THREADED => {
+            // `ob_gc_bits` with `_PyGC_BITS_FROZEN`, and `ob_ref_local`.
+            let state = word(object.address + WORD) as u64;
+            state & 8 << 24 != 0 || state >> 32 == u64::from(u32::MAX)
+        }
         8 => (references as i32) < 0,
         // `_Py_IMMORTAL_REFCNT`, and what 3.14 begins with, is more.
         _ => references >= 0x3fff_ffff,
@@ -116,6 +119,25 @@ pub fn is_kept(memory: &impl Memory, object: &Object) -> bool {
     let is_string = object.kind == (&raw const ffi::PyUnicode_Type).addr();
     let is_interned = || is_string && word(object.address + STATE) & INTERNED != 0;
     KEEPS_IMMORTALS && (is_immortal || is_interned())
+}
+
+/// Whether an object of a free-threaded Python has no reference: it waits in a free list, which CPython fills until its very end.
+pub fn is_free(memory: &impl Memory, address: usize) -> bool {
+    /// `ob_ref_shared` of no reference, `_Py_REF_MERGED`.
+    const NONE: usize = 3;
+    let word = |place| memory.word(address + place * WORD);
+    let has_none = |state| state as u64 >> 32 == 0 && word(2) == Some(NONE);
+    IS_FREE_THREADED && word(0) == Some(0) && word(1).is_some_and(has_none)
+}
+
+/// Whether a block of MEM holds what a free-threaded Python frees later (`struct _mem_work_chunk` of `obmalloc.c`): two links, how
+/// many of its blocks were freed and how many there are, and two words for each. That of the thread that finalises is lost.
+pub fn is_freed_later(memory: &impl Memory, address: usize, size: usize) -> bool {
+    const MOST: usize = 254;
+    const BYTES: usize = (2 * MOST + 4) * WORD;
+    let word = |place| memory.word(address + place * WORD);
+    let fits = |all| (1..=MOST).contains(&all) && word(2) <= Some(all);
+    IS_FREE_THREADED && (BYTES..2 * BYTES).contains(&size) && word(3).is_some_and(fits)
 }
 
 /// The name of a type that [`object_in`] found, cut if it is long; empty if it is no text.

@@ -73,6 +73,11 @@ pub fn is_outermost() -> bool {
     state().before.get() == 1
 }
 
+/// Whether it is set.
+pub fn is_set() -> bool {
+    !HEAPS.before[Account::Raw as usize].load(Relaxed).is_null()
+}
+
 /// Whether what the calling thread allocates counts as older than the mark.
 pub fn is_before() -> bool {
     state().is_before()

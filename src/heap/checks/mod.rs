@@ -8,4 +8,5 @@ pub mod fill_bytes;
 pub mod guards;
 pub mod heap_walk;
 pub mod leak_mark;
+pub mod live_objects;
 pub mod out_of_bounds;

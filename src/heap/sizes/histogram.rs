@@ -5,6 +5,7 @@
 //! handler: it waits for the threads that are in a slow path. Nothing is allocated.
 
 use crate::checks::{checked_blocks, guards};
+use crate::host::host;
 use crate::ledger::{ACCOUNTS, Account};
 use crate::mimalloc::pages::{self, PageView};
 use crate::{alone, counts, mimalloc::internal_blocks, tensorflow::pool};
@@ -124,7 +125,7 @@ impl Histogram {
             for classes in &mut self.accounts {
                 classes.length = 0;
             }
-            pages::each(closed, |page| {
+            let mut add = |page: &PageView| {
                 let block_bytes = class_of(page.block_bytes, page.reserved_blocks == 1);
                 if !counts(page.account) {
                     return; // as the ledger
@@ -135,7 +136,9 @@ impl Histogram {
                     live_bytes: page.live_bytes(),
                     capacity_bytes: page.capacity_bytes(),
                 });
-            });
+            };
+            pages::each(closed, &mut add);
+            host().inspect(|host| (host.objects)(&mut add));
             if counts(Account::Native) {
                 let native = &mut self.accounts[Account::Native as usize];
                 internal_blocks::each(closed, |bytes, is_single| {

@@ -2,7 +2,8 @@
 //! on. No page is collected, so that the blocks of a page that another thread is freeing may be a
 //! few too many. Inside the allocator too: nothing is allocated, and the gate is not closed.
 
-use crate::{counts, ledger::Account, mimalloc::pages};
+use crate::mimalloc::pages::{self, PageView};
+use crate::{counts, host::host, ledger::Account};
 
 /// The live blocks of one size in one account.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,17 @@ pub fn largest<const N: usize>() -> [Option<Class>; N] {
             continue;
         }
         let mut sizes = [(0, 0); SIZES];
-        pages::each_used(account, &mut |size, used| {
+        let mut add = |size, used| {
             let mut places = sizes.iter_mut();
             if let Some(place) = places.find(|(known, _)| *known == size || *known == 0) {
                 *place = (size, place.1 + used);
             }
-        });
+        };
+        pages::each_used(account, &mut add);
+        if account == Account::Obj {
+            let mut add = |page: &PageView| add(page.block_bytes, page.live_blocks);
+            host().inspect(|host| (host.objects)(&mut add));
+        }
         for (block_bytes, blocks) in sizes {
             let class = Class {
                 account,

@@ -171,11 +171,13 @@ pub fn ranges(top: &StackTop) -> Option<Table<Range>> {
 /// The stacks of other threads, running or kept for the next ones, in which libc keeps pointers to
 /// their thread-local data: anonymous memory behind a closed piece, as guarded stacks are, and no
 /// page of a heap within. From glibc 2.42 and Linux 6.13 on a stack's guard is no piece of its own: see [`add_found`].
-pub fn add_stacks(ranges: &mut Table<Range>) {
+pub fn add_stacks(ranges: &mut Table<Range>, objects: &[Range]) {
     let mut is_behind_closed = false;
     let _ = maps::each_range(&mut [0; 16 << 10], |mapping| {
         let (start, end) = (mapping.start, mapping.end);
-        let is_heap = || (start..end).step_by(heap::pages::SLICE).any(is_heap_or_own);
+        let has_objects = || objects.iter().any(|it| it.start < end && start < it.end);
+        let is_heap =
+            || has_objects() || (start..end).step_by(heap::pages::SLICE).any(is_heap_or_own);
         let is_anonymous = mapping.private && !mapping.executable && mapping.name.is_empty();
         let is_data = mapping.readable && mapping.writable;
         if is_anonymous && is_data && !is_heap() {
@@ -186,6 +188,17 @@ pub fn add_stacks(ranges: &mut Table<Range>) {
         }
         is_behind_closed = is_anonymous && !mapping.readable && !mapping.writable;
     });
+}
+
+/// Where a free-threaded Python has its objects, which are searched one by one.
+pub fn objects() -> Option<Table<Range>> {
+    let mut ranges = new_table(mapped::RANGES)?;
+    mapped::each(|piece| {
+        if mapped::LEFT_OUT(piece) {
+            ranges.push(piece.start..piece.end);
+        }
+    });
+    Some(ranges)
 }
 
 /// Adds what libraries have mapped by themselves: allocators of their own, and code that was compiled while the program ran,

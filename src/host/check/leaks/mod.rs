@@ -30,8 +30,9 @@ use crate::heap::gate::Closed;
 use crate::heap::guards;
 use crate::heap::out_of_bounds::{self, HOOK};
 use crate::heap::source_line::SourceLine;
-use crate::heap::{self, leak_mark, pool, region, thread_pointers};
+use crate::heap::{self, leak_mark, live_objects, pool, region, thread_pointers};
 use crate::ledger::Account;
+use crate::python::hooks;
 pub use memory::{StackTop, leave_out};
 use pyhost_os::{path_template::format_into, terminal_text::leading_text};
 use reach::Block;
@@ -161,7 +162,10 @@ pub fn start(
         return Ok(());
     }
     let _ = STATE.suppressions.set(suppressions.with_built_in());
-    if allocator != Allocator::Mimalloc || IS_FREE_THREADED {
+    if allocator != Allocator::Mimalloc
+        || IS_FREE_THREADED && !live_objects::are_kept()
+        || hooks::has_unknown_sizes()
+    {
         notice(format_args!(
             "--leak-check: CPython's own allocator has blocks that the host does not see; nothing \
              is checked"
@@ -291,17 +295,21 @@ fn arrays_of_region() -> Option<Table<(usize, usize)>> {
 
 fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Findings> {
     let mut ranges = memory::ranges(top)?;
+    let objects = memory::objects()?;
     let mut far = new_table(memory::MOST_FAR)?;
     memory::add_mapped(&mut far);
     if scope() == Scope::Native {
         registers::add(&mut ranges);
         memory::add_descriptions(&mut far);
-        memory::add_stacks(&mut far);
+        memory::add_stacks(&mut far, &objects);
     }
     let mut broken = new_table(MOST_GROUPS)?;
     let places: [&[_]; 2] = [&ranges, &far];
-    let mut blocks = reach::find(closed, accounts(), arrays, places, &mut broken)?;
-    let memory = reach::Readable(&ranges);
+    let memory = reach::Readable {
+        ranges: &ranges,
+        objects: &objects,
+    };
+    let mut blocks = reach::find(closed, accounts(), arrays, places, &memory, &mut broken)?;
     let mut findings = Findings {
         threads: STATE.threads.load(Relaxed),
         interpreters: threads::were_several_interpreters(),
@@ -311,14 +319,12 @@ fn look(closed: &Closed, arrays: &[(usize, usize)], top: &StackTop) -> Option<Fi
         broken,
     };
     let is_lost = |block: &&Block| {
-        let object = block.object.as_ref();
-        let is_kept = object.is_some_and(|object| objects_in_blocks::is_kept(&memory, object));
         let is_tracemallocs = || {
             let front = front(block.start);
             let (start, size) = (block.start + front, block.size.saturating_sub(front));
             sites::may_be_tracemallocs(&memory, block.account, start, size)
         };
-        !block.is_reached && !is_kept && !is_tracemallocs()
+        !block.is_reached && !is_tracemallocs()
     };
     for rules in suppressions() {
         let mut known = new_table(blocks.len().max(1))?;

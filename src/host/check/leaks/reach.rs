@@ -12,8 +12,10 @@ use super::WORD;
 use super::memory::{self, Range};
 use super::table::{Table, new_table, table_of_blocks};
 use crate::cpython::layout::objects_in_blocks::{self, Memory, Object};
+use crate::heap::live_objects::Age;
 use crate::heap::{self, leak_mark};
-use crate::{heap::gate::Closed, ledger::Account};
+use crate::python::hooks;
+use crate::{heap::gate::Closed, ledger::Account, process::read_memory};
 
 /// A block that was allocated since the mark.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,7 @@ fn blocks_since(
             &mut |account, size| note(broken, account, size),
         );
     }
+    hooks::each_object(Age::Younger, |start, size| add(Account::Obj, start, size));
     for &(start, size) in chunks {
         add(Account::Numpy, start, size);
     }
@@ -91,18 +94,29 @@ pub fn find(
     accounts: &[Account],
     chunks: &[(usize, usize)],
     [ranges, far]: [&[Range]; 2],
+    memory: &Readable<'_>,
     broken: &mut Table<Broken>,
 ) -> Option<Table<Block>> {
     let mut blocks = blocks_since(closed, accounts, chunks, broken)?;
-    let memory = Readable(ranges);
-    for block in blocks.iter_mut() {
+    let mut open = new_table(blocks.len().max(1))?;
+    for (index, block) in blocks.iter_mut().enumerate() {
         let front = super::front(block.start);
-        if block.account == Account::Obj && block.size > front {
-            block.object =
-                objects_in_blocks::object_in(&memory, block.start + front, block.size - front);
+        let (start, size) = (block.start + front, block.size.saturating_sub(front));
+        block.is_reached = match block.account {
+            Account::Obj => {
+                block.object = objects_in_blocks::object_in(memory, start, size);
+                let kept = |object: &Object| objects_in_blocks::is_kept(memory, object);
+                let address = block.object.map_or(start, |object| object.address);
+                block.object.as_ref().is_some_and(kept)
+                    || objects_in_blocks::is_free(memory, address)
+            }
+            Account::Mem => objects_in_blocks::is_freed_later(memory, start, size),
+            _ => false,
+        };
+        if block.is_reached {
+            open.push(index as u32);
         }
     }
-    let open = new_table(blocks.len().max(1))?;
     let mut search = Search::new(&mut blocks, open);
     // SAFETY: nothing of Python runs any more; the ranges and the live blocks can be read.
     unsafe {
@@ -119,14 +133,18 @@ pub fn find(
             },
             &mut |account, size| note(broken, account, size),
         );
+        hooks::each_object(Age::Older, |start, size| search.search(start, start + size));
         search.search_open();
     }
     Some(blocks)
 }
 
-/// Memory that the check can read without a fault: the libraries' data and the pages of the heaps, freed
-/// blocks included.
-pub struct Readable<'a>(pub &'a [Range]);
+/// Memory that the check can read without a fault: the libraries' data, the pages of the heaps, freed blocks included, and what
+/// can be read of where a free-threaded Python has its objects.
+pub struct Readable<'a> {
+    pub ranges: &'a [Range],
+    pub objects: &'a [Range],
+}
 
 impl Memory for Readable<'_> {
     fn holds(&self, address: usize, length: usize) -> bool {
@@ -139,9 +157,12 @@ impl Memory for Readable<'_> {
         let in_library = |range: &Range| range.start <= address && last < range.end;
         let in_heap = |address: usize| {
             let pointer = address as *mut u8;
-            heap::is_in_page(pointer) || heap::guards::is_live(address)
+            let has_objects = || self.objects.iter().any(|range| range.contains(&address));
+            heap::is_in_page(pointer)
+                || heap::guards::is_live(address)
+                || has_objects() && read_memory(address, &mut [0]) == 1
         };
-        (in_heap(address) && in_heap(last)) || self.0.iter().any(in_library)
+        (in_heap(address) && in_heap(last)) || self.ranges.iter().any(in_library)
     }
 
     fn word(&self, address: usize) -> Option<usize> {

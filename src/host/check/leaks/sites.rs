@@ -8,9 +8,9 @@ use super::reach::Readable;
 use super::table::{Table, table_of_blocks};
 use crate::cpython::layout::objects_in_blocks::looks_like_traceback;
 use crate::cpython::objects::{Gil, Owned, Returned, or_none};
-use crate::heap::{self, leak_mark, region};
+use crate::heap::{self, leak_mark, live_objects::Age, region};
 use crate::ledger::Account;
-use crate::python::numpy;
+use crate::python::{hooks, numpy};
 use std::ffi::{c_int, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -95,6 +95,9 @@ fn collect(gil: Gil<'_>, accounts: &[Account]) -> Option<Sites> {
             };
             leak_mark::visit_since(closed, account, &mut add, &mut |_, _| {});
         }
+    });
+    hooks::each_object(Age::Younger, |start, _| {
+        _ = blocks.push((start, Account::Obj))
     });
     // The arrays of `bfc` are in no heap.
     for &(start, _) in region::live_chunks()?.iter() {

@@ -19,7 +19,7 @@ use crate::heap::{self, Reallocated};
 use crate::ledger::{Account, index::ARENA};
 use crate::{libc_exports::native::next, limit::caps};
 use pyo3::ffi::{PyMemAllocatorEx, PyObjectArenaAllocator};
-pub use wrapped::has_unknown_sizes;
+pub use wrapped::{each_object, each_object_page, has_unknown_sizes};
 
 /// The target of each table's `ctx`.
 static CONTEXTS: [Account; crate::ledger::ACCOUNTS] = Account::ALL;

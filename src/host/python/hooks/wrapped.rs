@@ -16,7 +16,8 @@ use super as hooks;
 use crate::cpython::functions::{KeptTable, Pointer, allocator};
 use crate::cpython::layout::mimalloc_pages::{LAYOUTS, Layout, PROBES, layout_of};
 use crate::cpython::pools;
-use crate::heap::{self, sampling};
+use crate::heap::live_objects::{self, Age};
+use crate::heap::{self, pages::PageView, sampling};
 use crate::ledger::index::{ARENA, OBJ, POOLED, RAW};
 use crate::ledger::{Account, LEDGER};
 use crate::libc_exports::native::{mapped, next};
@@ -40,6 +41,8 @@ pyhost_os::state! {
         domains: [KeptTable<PyMemAllocatorEx>; 3] = [const { KeptTable::new() }; 3],
         /// The layout of CPython's own mimalloc, on a free-threaded build, or [`UNKNOWN`].
         sizes: [OnceLock<usize>; 3] = [const { OnceLock::new() }; 3],
+        /// What the marks of its segments have in common.
+        common_mark: OnceLock<usize> = OnceLock::new(),
         arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
         /// CPython's own, if they took the place of [`WrappedAllocators::arenas`] late.
         late_arenas: KeptTable<PyObjectArenaAllocator> = KeptTable::new(),
@@ -183,8 +186,10 @@ mod plain {
             return moved;
         }
         let sample = sampling::take_out(Account::ALL[A], pointer.cast());
+        let age = forgotten::<S>(pointer);
         let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
+            age.inspect(|_| live_objects::note(pointer.addr(), age));
             sampling::put_back(Account::ALL[A], pointer.cast(), sample);
             LEDGER.count_failure(Account::ALL[A]);
         } else {
@@ -193,14 +198,32 @@ mod plain {
             }
             // SAFETY: a block that was just made.
             heap::book_resized::<A>(moved.cast(), unsafe { usable::<A, S, false>(moved) });
+            noted::<S>(moved);
         }
         moved
+    }
+
+    /// Notes a block that was made, if live objects are kept.
+    fn noted<const S: usize>(block: Pointer) {
+        if S == TO_BE_FOUND && live_objects::are_kept() {
+            live_objects::note(block.addr(), None);
+        }
+    }
+
+    /// Notes that a block, or null, is no more.
+    fn forgotten<const S: usize>(block: Pointer) -> Option<Age> {
+        let is_kept = S == TO_BE_FOUND && live_objects::are_kept() && !block.is_null();
+        is_kept
+            .then(|| live_objects::forget(block.addr()))
+            .flatten()
     }
 
     pub extern "C" fn free<const A: usize, const S: usize>(ctx: Pointer, pointer: Pointer) {
         // SAFETY: CPython passes a live block, or null.
         let is_released = !pointer.is_null()
-            && unsafe { S != OF_LIBC && heap::release_at_once::<A>(usable::<A, S, true>(pointer)) };
+            && unsafe {
+                S < TO_BE_FOUND && heap::release_at_once::<A>(usable::<A, S, true>(pointer))
+            };
         match is_released {
             true => original!(beneath::<A, S>(ctx), free(pointer)),
             false => free_slowly::<A, S>(ctx, pointer),
@@ -215,6 +238,7 @@ mod plain {
             return;
         }
         if !pointer.is_null() {
+            forgotten::<S>(pointer);
             // SAFETY: as above.
             heap::release::<A>(pointer.cast(), unsafe { usable::<A, S, false>(pointer) });
         }
@@ -227,8 +251,9 @@ mod plain {
         table: &PyMemAllocatorEx,
         block: Pointer,
     ) -> Pointer {
+        let is_plain = S != TO_BE_FOUND && !block.is_null();
         // SAFETY: a block that was just made.
-        match !block.is_null() && heap::book_at_once::<A>(unsafe { usable::<A, S, true>(block) }) {
+        match is_plain && heap::book_at_once::<A>(unsafe { usable::<A, S, true>(block) }) {
             true => block,
             false => booked_slowly::<A, S>(table, block),
         }
@@ -249,6 +274,7 @@ mod plain {
             original!(table, free(block));
             return null_mut();
         }
+        noted::<S>(block);
         block
     }
 }
@@ -389,13 +415,20 @@ mod pymalloc {
 }
 
 /// Finds the layout by requests at the domain's first block: before it there is no thread state, without which CPython's mimalloc has
-/// no heap. The table for it takes the place of the one that finds it, which stays under debug hooks and injected failures.
+/// no heap. The table for it takes the place of the one that finds it, which stays under debug hooks and injected failures, and to note
+/// live objects.
 #[cold]
 fn find_layout<const A: usize>() -> usize {
     let own = original::<A>();
     let blocks = PROBES.map(|size| original!(own, malloc(size)));
     // SAFETY: as was just asked for.
     let found = unsafe { layout_of(blocks.map(|block| block.addr())) }.unwrap_or(UNKNOWN);
+    if let Some(layout) = LAYOUTS.get(found) {
+        // SAFETY: a live block.
+        STATE
+            .common_mark
+            .get_or_init(|| unsafe { layout.common_mark(blocks[0].addr()) });
+    }
     for block in blocks {
         original!(own, free(block));
     }
@@ -408,7 +441,7 @@ fn find_layout<const A: usize>() -> usize {
     // SAFETY: CPython fills one table, and copies the other. At the first request it has one thread.
     unsafe {
         PyMem_GetAllocator(DOMAINS[A], &mut top);
-        if is_same(top.malloc, finds.malloc) {
+        if is_same(top.malloc, finds.malloc) && !live_objects::are_kept() {
             PyMem_SetAllocator(DOMAINS[A], &mut table);
         }
     }
@@ -418,6 +451,30 @@ fn find_layout<const A: usize>() -> usize {
 /// Whether the blocks of OBJ are booked without their bytes.
 pub fn has_unknown_sizes() -> bool {
     STATE.sizes[OBJ].get() == Some(&UNKNOWN)
+}
+
+fn layout_of_objects() -> Option<&'static Layout> {
+    let number = STATE.sizes[OBJ].get();
+    number.and_then(|&number| LAYOUTS.get(number))
+}
+
+/// Calls `visit` for each page of CPython's own mimalloc that has objects, as `Layout::each_page`.
+pub fn each_object_page(visit: &mut dyn FnMut(&PageView)) {
+    if let (Some(layout), Some(&common)) = (layout_of_objects(), STATE.common_mark.get()) {
+        mapped::each_resident(mapped::LEFT_OUT, |range, _| {
+            layout.each_page(common, range.start..range.end, &mut *visit);
+        });
+    }
+}
+
+/// Calls `visit` with the address and the usable bytes of each live object that is kept of its age.
+pub fn each_object(age: Age, mut visit: impl FnMut(usize, usize)) {
+    if let Some(layout) = layout_of_objects() {
+        live_objects::each(age, |block| {
+            // SAFETY: a live block of CPython's mimalloc, which has this layout.
+            visit(block, unsafe { layout.size_of_block::<false>(block) })
+        });
+    }
 }
 
 /// `BOOK`: the table underneath does not book by itself.
