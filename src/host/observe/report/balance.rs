@@ -72,17 +72,10 @@ mod tests {
     fn the_largest_rows_come_first_and_the_rest_is_summed() {
         let mut balance = Balance::EMPTY;
         balance.resident = 100 << 10;
-        let rows = [
-            Row::HeapSlack,
-            Row::HeapOwn,
-            Row::HostTables,
-            Row::Executable,
-            Row::Libpython,
-            Row::Extensions,
-            Row::Libraries,
-            Row::Kernel,
-        ];
-        for (row, kibibytes) in rows.into_iter().zip(1..) {
+        let of_heap = [Row::HeapSlack, Row::HeapOwn, Row::HostTables];
+        let of_files = [Row::Executable, Row::Libpython, Row::Extensions];
+        let rows = of_heap.into_iter().chain(of_files);
+        for (row, kibibytes) in rows.chain([Row::Libraries, Row::Kernel]).zip(1..) {
             balance.add(row, kibibytes << 10);
         }
         balance.add_account(Account::Obj, 50 << 10);
