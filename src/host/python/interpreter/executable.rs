@@ -33,9 +33,7 @@ pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> 
         let is_other = is_executable(path) && !is_own(path) && packages(root).is_dir();
         return Ok(found.filter(|_| is_other));
     }
-    let Some(root) = active else {
-        return Ok(None);
-    };
+    let Some(root) = active else { return Ok(None) };
     let root = Path::new(&root);
     let python = ["python", "python3"].map(|name| root.join("bin").join(name));
     let python = python.into_iter().find(|path| is_executable(path));
