@@ -152,10 +152,8 @@ impl Balance {
 
 pub fn row_of(path: &[u8]) -> Row {
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    let is_shared = [&b"/dev/zero"[..], b"/memfd:", b"/dev/shm/", b"/SYSV"]
-        .iter()
-        .any(|prefix| path.starts_with(prefix));
-    if is_shared {
+    let shared = [&b"/dev/zero"[..], b"/memfd:", b"/dev/shm/", b"/SYSV"];
+    if shared.iter().any(|prefix| path.starts_with(prefix)) {
         return Row::Shared;
     }
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);

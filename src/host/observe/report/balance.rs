@@ -3,6 +3,7 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::observe::balance::{Balance, Library, ROWS};
+use arrayvec::ArrayVec;
 use pyhost_record::table;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
@@ -31,13 +32,8 @@ pub fn describe_library<S: Sink>(library: &Library, sink: &mut S) {
 
 /// Writes the lines of the table: the largest rows first. `when` says of which moment.
 pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt::Result {
-    let mut rows = [("", 0); ROWS];
-    let mut count = 0;
-    for (place, (name, _, bytes)) in rows.iter_mut().zip(balance.rows()) {
-        *place = (name, bytes);
-        count += 1;
-    }
-    let rows = &mut rows[..count];
+    let rows = balance.rows().map(|(name, _, bytes)| (name, bytes));
+    let mut rows: ArrayVec<_, ROWS> = rows.collect();
     rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
     let (shown, others) = rows.split_at(rows.len().min(MOST_ROWS));
     let resident = Bytes(balance.resident);
