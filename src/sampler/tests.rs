@@ -269,11 +269,9 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     assert_copy(&process.samples, &read);
     // A forked child's copy is a new one; what it has beyond its parent's is its own.
     process.samples.forked();
-    let sum = |samples: &Samples| {
-        samples
-            .sites()
-            .map(|site| samples.own(site).bytes())
-            .sum::<i64>()
+    let sum = |samples: &Samples| -> i64 {
+        let own = samples.sites().map(|site| samples.own(site).bytes());
+        own.sum()
     };
     assert_eq!(sum(&process.samples), 0);
     process.samples.add_at(

@@ -61,11 +61,10 @@ impl Rule {
         let account = words.next().unwrap_or_default();
         let size = number_of(words.next());
         let is_counted = |names: &str| names.split('+').any(|name| name == account);
+        let is_above = |above| size.is_some_and(|size| size > above);
         is_number
             && self.accounts.as_deref().is_none_or(is_counted)
-            && self
-                .above
-                .is_none_or(|above| size.is_some_and(|size| size > above))
+            && self.above.is_none_or(is_above)
     }
 
     /// The requests that are swept, in words: `mem above 64.0 KiB`.
@@ -178,25 +177,21 @@ mod tests {
 
     #[test]
     fn a_rule_is_written_as_the_host_reads_it() {
-        let rule = |accounts: Option<&str>, above, when_open| Rule {
-            accounts: accounts.map(|text| super::accounts(text).unwrap()),
-            above,
-            when_open,
-        };
-        for (rule, written, subject) in [
-            (rule(None, None, false), "7", "all accounts"),
-            (rule(Some("mem+obj"), None, false), "mem+obj=7", "mem+obj"),
-            (
-                rule(Some("mem"), Some(1024), true),
-                "mem=above=1024,7,when=open",
-                "mem above 1.0 KiB",
-            ),
+        for (names, above, written, subject) in [
+            ("", None, "7", "all accounts"),
+            ("mem+obj", None, "mem+obj=7", "mem+obj"),
+            ("mem", Some(1024), "mem=above=1024,7", "mem above 1.0 KiB"),
+            ("", Some(10), "above=10,7", "all accounts above 10 B"),
         ] {
+            let mut rule = Rule {
+                accounts: accounts(names).ok(),
+                above,
+                when_open: false,
+            };
             assert_eq!((&*rule.with_nth(7), &*rule.subject()), (written, subject));
+            rule.when_open = true;
+            assert_eq!(rule.with_nth(7), format!("{written},when=open"));
         }
-        let above = rule(None, Some(10), false);
-        assert_eq!(above.with_nth(7), "above=10,7");
-        assert_eq!(above.subject(), "all accounts above 10 B");
         assert!(accounts("mem+x").is_err() && accounts("").is_err());
     }
 }
