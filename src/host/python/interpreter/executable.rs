@@ -82,10 +82,9 @@ fn is_executable(path: &Path) -> bool {
 pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {
     let program = executable.or_else(|| look_up(argv0))?;
     let folder = program.parent()?;
-    let settings = [Some(folder), folder.parent()]
-        .into_iter()
-        .flatten()
-        .find_map(|folder| std::fs::read_to_string(folder.join("pyvenv.cfg")).ok())?;
+    let mut folders = [Some(folder), folder.parent()].into_iter().flatten();
+    let read = |folder: &Path| std::fs::read_to_string(folder.join("pyvenv.cfg")).ok();
+    let settings = folders.find_map(read)?;
     let home = PathBuf::from(setting(&settings, "home")?);
     if is_executable(&home.join(program.file_name()?)) {
         return None;
