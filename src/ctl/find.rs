@@ -209,10 +209,7 @@ pub fn of_process(name: &Pid, directories: &Directories) -> Result<PathBuf, Fail
     let found = directories.all_files().into_iter();
     let found = found.filter(|entry| name.fits(&entry.identity));
     let (alive, ended): (Vec<_>, Vec<_>) = found.partition(|entry| entry.is_alive(&here));
-    let candidates = match alive.is_empty() {
-        true => ended,
-        false => alive,
-    };
+    let candidates = if alive.is_empty() { ended } else { alive };
     match choose(name.id, candidates, directories)? {
         Some(entry) => Ok(entry.path),
         None => Err(Failure(format!(

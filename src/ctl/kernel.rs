@@ -16,11 +16,8 @@ pub struct KernelOptions {
     pub prefix: Option<PathBuf>,
 
     /// Options of the host [default: --lines --stats=off]
-    #[arg(
-        value_name = "OPTION",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "OPTION")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub options: Vec<String>,
 }
 
@@ -33,11 +30,9 @@ pub fn run(options: &KernelOptions) -> Result<(), Failure> {
     let local = || variable("HOME").map(|home| PathBuf::from(home).join(".local"));
     let prefix = options.prefix.clone();
     let prefix = prefix.or_else(|| environment.clone().map(PathBuf::from));
-    let prefix = prefix.or_else(local);
     let none = || Failure("there is no home directory; expected --prefix DIR".to_owned());
-    let folder = prefix
-        .ok_or_else(none)?
-        .join("share/jupyter/kernels/pyhost");
+    let prefix = prefix.or_else(local).ok_or_else(none)?;
+    let folder = prefix.join("share/jupyter/kernels/pyhost");
     let file = folder.join("kernel.json");
     match fs::read(&file) {
         Ok(text) => {

@@ -84,17 +84,8 @@ pub fn named(text: &[u8], started: Option<Utc>) -> Vec<u8> {
 }
 
 /// Namespaces of language runtimes and of binding generators: what a user did not write.
-const RUNTIMES: [&str; 9] = [
-    "std::",
-    "__gnu_cxx::",
-    "core::",
-    "alloc::",
-    "pyo3::",
-    "pyo3_ffi::",
-    "pybind11::",
-    "nanobind::",
-    "__Pyx_",
-];
+const RUNTIMES: &str =
+    "std:: __gnu_cxx:: core:: alloc:: pyo3:: pyo3_ffi:: pybind11:: nanobind:: __Pyx_";
 
 /// Whether a function is a runtime's. A template of C++'s begins with the type that it returns, a method of a trait of Rust's
 /// with a type in brackets.
@@ -110,7 +101,8 @@ fn is_of_runtime(function: &str) -> bool {
         Some(name) => name.split(" as ").nth(1).unwrap_or(name),
         None => name,
     };
-    RUNTIMES.iter().any(|runtime| name.starts_with(runtime))
+    let mut runtimes = RUNTIMES.split(' ');
+    runtimes.any(|runtime| name.starts_with(runtime))
 }
 
 /// Writes a stack. Two calls of runtimes and more are one line, unless there are no others; `>` marks the first call below them,
@@ -179,32 +171,23 @@ mod tests {
         assert_eq!(NativeLine::parse(text), Some(line));
         let without = NativeLine::parse(b"  ? (/x.so+0x10)").unwrap();
         assert_eq!((without.build_id, without.offset), ("", 16));
-        for other in [
-            "f (/x.so+0x10)",
-            "  allocated in:",
-            "  f at x.c:3 (/x.so+16)",
-            "  f (x.so+0x10)",
-            "  f (/x.so+0xg)",
-            "  native  1 of 8192 bytes, allocated at program.py:12",
-            "",
-        ] {
+        let others = "f (/x.so+0x10)|  allocated in:|  f at x.c:3 (/x.so+16)|  f (x.so+0x10)|  f (/x.so+0xg)|\
+            |  native  1 of 8192 bytes, allocated at program.py:12";
+        for other in others.split('|') {
             assert_eq!(NativeLine::parse(other.as_bytes()), None, "{other}");
         }
     }
 
     #[test]
     fn calls_of_runtimes_are_folded_and_the_users_first_is_marked() {
-        for (function, is_runtime) in [
-            ("std::vector<int>::vector(unsigned long)", true),
-            ("void std::__make_heap<int*>(int*)", true),
-            ("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", true),
-            ("__Pyx_PyObject_Call", true),
-            ("user::make(std::string)", false),
-            ("stdlib_user", false),
-            ("std::string user::Map<int, std::string>::text(int)", false),
-            ("<alloc::vec::Vec<u8> as mine::Encode>::encode", false),
-        ] {
-            assert_eq!(is_of_runtime(function), is_runtime, "{function}");
+        let runtimes = "std::vector<int>::vector(unsigned long)|void std::__make_heap<int*>(int*)|\
+            <alloc::vec::Vec<T> as core::ops::drop::Drop>::drop|__Pyx_PyObject_Call";
+        let users = "user::make(std::string)|stdlib_user|std::string user::Map<int, std::string>::text(int)|\
+            <alloc::vec::Vec<u8> as mine::Encode>::encode";
+        for (functions, are_runtimes) in [(runtimes, true), (users, false)] {
+            for function in functions.split('|') {
+                assert_eq!(is_of_runtime(function), are_runtimes, "{function}");
+            }
         }
         let line = |name: &str, is_runtime| (format!("    {name}\n"), is_runtime);
         let folded = |stack: &[(String, bool)]| {
@@ -214,11 +197,8 @@ mod tests {
         };
         let mut stack = vec![line("std::a", true), line("std::b", true)];
         assert_eq!(folded(&stack), "    std::a\n    std::b\n");
-        stack.extend([
-            line("mine", false),
-            line("pyo3::c", true),
-            line("main", false),
-        ]);
+        let rest = [("mine", false), ("pyo3::c", true), ("main", false)];
+        stack.extend(rest.map(|(name, is_runtime)| line(name, is_runtime)));
         let expected = "    ... 2 calls of runtimes\n  > mine\n    pyo3::c\n    main\n";
         assert_eq!(folded(&stack), expected);
         assert_eq!(folded(&stack[2..]), "    mine\n    pyo3::c\n    main\n");

@@ -20,11 +20,8 @@ fn main() {
     let copied = patch(original.parent().expect("mimalloc's folder"), &place);
     copied.unwrap_or_else(|error| fail(format_args!("{}: {error}", place.display())));
     let mut build = cc::Build::new();
-    build
-        .include(place.join("src"))
-        .include(place.join("include"))
-        .define("MI_DEBUG", "0")
-        .warnings(false);
+    build.includes(["src", "include"].map(|folder| place.join(folder)));
+    build.define("MI_DEBUG", "0").warnings(false);
     // As the crate's build script compiles it.
     build
         .clone()
@@ -34,10 +31,8 @@ fn main() {
         .flag("-ftls-model=initial-exec")
         .opt_level(3)
         .compile("pyhost_mimalloc");
-    build
-        .file("mimalloc/layout.c")
-        .file("mimalloc/arenas.c")
-        .compile("pyhost_layout");
+    build.files(["mimalloc/layout.c", "mimalloc/arenas.c"]);
+    build.compile("pyhost_layout");
 }
 
 /// The copy's only unit of compilation. By its name tools/build-inside, which links whole libraries, leaves out the crate's `static.o`.

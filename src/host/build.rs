@@ -288,10 +288,8 @@ fn static_python(folder: Option<&str>, name: Option<&str>) -> PathBuf {
     println!("cargo:rerun-if-changed={}", archive.display());
     let object = output_folder().join("libpython.o");
     let mut link = tool("LD", "ld");
-    link.args(["-r", "-o"])
-        .arg(&object)
-        .arg("--whole-archive")
-        .arg(&archive);
+    link.args(["-r", "-o"]).arg(&object);
+    link.arg("--whole-archive").arg(&archive);
     run(&mut link);
     let mut localize = tool("OBJCOPY", "objcopy");
     localize.arg("--localize-hidden").arg(&object);

@@ -316,20 +316,13 @@ mod tests {
             (c"NONE=a", Some(c"NONE=a")),
         ] {
             let mut text = list.to_bytes_with_nul().to_vec();
-            let texts = [
-                c"X=1".as_ptr(),
-                text.as_mut_ptr().cast(),
-                c"LISTEN=2".as_ptr(),
-                std::ptr::null(),
-            ];
-            let mut array = texts.map(|text| text.cast::<c_char>());
+            let [first, last] = [c"X=1", c"LISTEN=2"].map(CStr::as_ptr);
+            let mut array = [first, text.as_mut_ptr().cast(), last, std::ptr::null()];
             let mut strings = Strings(array.as_mut_ptr(), PhantomData);
             // SAFETY: the text is this test's own.
             unsafe { strings.take_first_of_list(b"LIST=") };
-            let left = [Some(c"X=1"), left, Some(c"LISTEN=2")]
-                .into_iter()
-                .flatten();
-            assert!(strings.texts().eq(left), "{list:?}");
+            let left = [Some(c"X=1"), left, Some(c"LISTEN=2")].into_iter();
+            assert!(strings.texts().eq(left.flatten()), "{list:?}");
             assert_eq!(strings.value(b"X="), Some(&b"1"[..]));
         }
     }

@@ -75,11 +75,9 @@ pub enum Answer {
 /// `patience` at most. Before that it waits at most three times as long for others that ask: one asks at a time, so that each
 /// answer is to its own request. The host knows nothing of that lock.
 pub fn ask(path: &Path, interval: u64, patience: Duration) -> io::Result<Answer> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
     let no_host = || io::Error::new(io::ErrorKind::InvalidData, "it is no ledger");
     let header = start_in_file(file.metadata()?.len()).ok_or_else(no_host)? as u64;
     let ledger = header + size_of::<Header>() as u64;

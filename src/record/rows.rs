@@ -208,10 +208,8 @@ impl<'a> Lines<'a> {
         let outer = |line| innermost.into_iter().chain([line, OTHERS]);
         let summed = line.map(|line| of_host.into_iter().chain(outer(line)));
         let whole = (!row.is_summed).then(|| self.samples.calls(row.site));
-        summed
-            .into_iter()
-            .flatten()
-            .chain(whole.into_iter().flatten())
+        let summed = summed.into_iter().flatten();
+        summed.chain(whole.into_iter().flatten())
     }
 }
 

@@ -83,7 +83,7 @@ pub fn describe_rows(
 
 /// The sums of a view by account, over all its stacks.
 fn describe_sums(samples: &Samples, view: View, sink: &mut impl Sink) {
-    let mut sums = [(Sum::NONE, 0); ACCOUNTS];
+    let mut sums = [(Sum::default(), 0); ACCOUNTS];
     for site in samples.sites() {
         let of_site = samples.sum(site, view);
         if of_site.bytes() != 0

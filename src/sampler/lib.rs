@@ -36,7 +36,7 @@ pub use stacks::{Call, FrameView, HOSTS_FILE, NativeCall, NativeView, Step};
 pub use sum::{AtMoment, Heights, Site, Sum, Weight};
 pub use threads::{NAMES as THREAD_NAMES, Thread};
 pub use types::Kinds;
-pub use units::{UnitFigures, UnitName, UnitNumber, UnitSample, Units};
+pub use units::{UnitFigures, UnitNumber, UnitSample, Units};
 
 use index::{Index, Keyed};
 use published::{Published, Renew, Retry};
@@ -271,7 +271,7 @@ impl Samples {
             birth: self.time.tick(allocation.moment),
             ..Live::default()
         };
-        let is_replaced = self.enter(allocation.address, block, Weight::NONE, weight)?;
+        let is_replaced = self.enter(allocation.address, block, Weight::default(), weight)?;
         Some((site, is_replaced))
     }
 

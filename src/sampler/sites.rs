@@ -65,13 +65,10 @@ enum Moment {
     Fork,
 }
 
-const MOMENTS: [Moment; 5] = [
-    Moment::Peak,
-    Moment::AccountPeak,
-    Moment::ResidentPeak,
-    Moment::Mark,
-    Moment::Fork,
-];
+const MOMENTS: [Moment; 5] = {
+    use Moment::{AccountPeak, Fork, Mark, Peak, ResidentPeak};
+    [Peak, AccountPeak, ResidentPeak, Mark, Fork]
+};
 
 /// The moments since which growth is told. The last ones of all.
 const MARKS: [Moment; 2] = [Moment::Mark, Moment::Fork];
@@ -143,9 +140,9 @@ impl Sites {
             key,
             now: AtMoment::default(),
             births: Births::default(),
-            marked: [Sum::NONE; MARKS.len()],
+            marked: [Sum::default(); MARKS.len()],
             noted: MOMENTS.map(|moment| Noted {
-                sum: Sum::NONE,
+                sum: Sum::default(),
                 number: self.number_of(moment, key.account),
             }),
         };
@@ -250,7 +247,7 @@ impl Sites {
         let number = self.resident_peaks;
         let noted = &mut self.sums[site as usize].noted[Moment::ResidentPeak as usize];
         if noted.number != number {
-            let sum = Sum::NONE;
+            let sum = Sum::default();
             *noted = Noted { sum, number };
         }
         noted.sum += weight;

@@ -14,12 +14,6 @@ pub struct Sum {
 pub type Weight = Sum;
 
 impl Sum {
-    pub const NONE: Sum = Sum {
-        bytes: 0.0,
-        blocks: 0.0,
-        variance: 0.0,
-    };
-
     /// The weight of a block of `bytes` bytes, of which `counted` took part in the draw.
     pub fn new(bytes: usize, counted: usize, interval: u64) -> Self {
         let probability = match interval {
@@ -138,32 +132,23 @@ pub struct Heights {
 }
 
 /// How high something was, and how many times it was higher than ever before.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Highest {
-    bytes: i64,
+    bytes: Option<i64>,
     /// The number of the highest moment.
     pub times: u32,
 }
 
-impl Default for Highest {
-    fn default() -> Self {
-        Highest {
-            bytes: i64::MIN,
-            times: 0,
-        }
-    }
-}
-
 impl Highest {
     pub fn look(&mut self, bytes: i64) {
-        if bytes > self.bytes {
+        if Some(bytes) > self.bytes {
             self.begin(bytes);
         }
     }
 
     /// Makes this moment the highest.
     pub fn begin(&mut self, bytes: i64) {
-        self.bytes = bytes;
+        self.bytes = Some(bytes);
         self.times = self.times.wrapping_add(1);
     }
 }

@@ -158,7 +158,7 @@ impl Process {
 
     /// The sum of each site.
     fn sampled(&self, view: View) -> [Sum; SITES] {
-        let mut sums = [Sum::NONE; SITES];
+        let mut sums = [Sum::default(); SITES];
         for site in self.samples.sites() {
             sums[self.number_of(site)] += self.samples.sum(site, view);
         }
@@ -269,11 +269,9 @@ fn a_reader_of_the_copy_finds_every_view_and_stack_of_the_writer() {
     assert_copy(&process.samples, &read);
     // A forked child's copy is a new one; what it has beyond its parent's is its own.
     process.samples.forked();
-    let sum = |samples: &Samples| {
-        samples
-            .sites()
-            .map(|site| samples.own(site).bytes())
-            .sum::<i64>()
+    let sum = |samples: &Samples| -> i64 {
+        let own = samples.sites().map(|site| samples.own(site).bytes());
+        own.sum()
     };
     assert_eq!(sum(&process.samples), 0);
     process.samples.add_at(
@@ -465,9 +463,9 @@ fn a_sample_that_was_taken_out_is_put_back_with_its_growth() {
     };
     let grown = whole(30).without_block();
     for (from, to, share, growth, expected) in [
-        (16, 16, 1.0, Weight::NONE, [(100, 1), (100, 1)]),
+        (16, 16, 1.0, Weight::default(), [(100, 1), (100, 1)]),
         (16, 64, 1.0, grown, [(130, 1), (130, 1)]),
-        (64, 64, 0.5, Weight::NONE, [(65, 1), (130, 1)]),
+        (64, 64, 0.5, Weight::default(), [(65, 1), (130, 1)]),
     ] {
         let taken = samples.take_out(from).unwrap();
         assert_eq!(sums(&samples)[0], (0, 0));

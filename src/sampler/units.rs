@@ -8,6 +8,7 @@
 
 use crate::index::{Index, Keyed};
 use crate::{hidden, sum::Weight};
+use arrayvec::ArrayString;
 use pyhost_os::{mmap_vec::MmapVec, terminal_text::whole_letters};
 use std::{iter::successors, ops::Range};
 
@@ -17,32 +18,8 @@ pub type UnitNumber = u32;
 /// The longest name that is kept, in bytes.
 const NAME: usize = 64;
 
-/// A unit's name, cut if it is too long.
-#[derive(Clone, Copy, Debug)]
-pub struct UnitName {
-    text: [u8; NAME],
-    length: u8,
-}
-
-impl UnitName {
-    /// The first part of a text.
-    pub fn new(name: &str) -> Self {
-        let mut text = [0; NAME];
-        let length = whole_letters(&name.as_bytes()[..name.len().min(NAME)]).len();
-        text[..length].copy_from_slice(&name.as_bytes()[..length]);
-        UnitName {
-            text,
-            length: length as u8,
-        }
-    }
-
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
-    }
-}
-
 /// The live bytes of a unit, its budget and its errors.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct UnitFigures {
     pub number: UnitNumber,
     /// The bytes that it may have.
@@ -61,7 +38,8 @@ pub struct UnitFigures {
     pub has_error: bool,
     /// Its next block has the error of a shortage of the whole process, with this number; 0 for none.
     pub pays: u64,
-    pub name: UnitName,
+    /// Cut if it is too long.
+    pub name: ArrayString<NAME>,
 }
 
 impl UnitFigures {
@@ -131,17 +109,11 @@ impl Units {
     /// [`Self::release`].
     pub fn add(&mut self, parent: UnitNumber, budget: u64, name: &str) -> Option<UnitNumber> {
         let parent = self.open_one(parent);
+        let name = whole_letters(&name.as_bytes()[..name.len().min(NAME)]);
         let figures = UnitFigures {
-            number: 0,
             budget,
-            live: 0,
-            peak: 0,
-            variance: 0,
-            refused: 0,
-            missed: 0,
-            has_error: false,
-            pays: 0,
-            name: UnitName::new(name),
+            name: ArrayString::from(name).unwrap_or_default(),
+            ..UnitFigures::default()
         };
         let unit = Unit {
             figures,
@@ -381,7 +353,8 @@ mod tests {
                     match taken.filter(|_| draw(2) == 0) {
                         None => _ = blocks.remove(&address),
                         Some(taken) => {
-                            let is_replaced = units.put_back(address, taken, 1.0, Weight::NONE);
+                            let is_replaced =
+                                units.put_back(address, taken, 1.0, Weight::default());
                             assert_eq!(is_replaced, Some(false));
                         }
                     }
@@ -432,6 +405,7 @@ mod tests {
         assert!(units.take_out(64).is_some());
         assert!(units.exhausted(inner, 11 << 20).is_some());
         assert_eq!(units.figures(outer).unwrap().refused, 1);
-        assert_eq!(UnitName::new(&"ä".repeat(40)).as_str(), "ä".repeat(32));
+        let long = units.add(0, 1, &"ä".repeat(40)).unwrap();
+        assert_eq!(*units.figures(long).unwrap().name, "ä".repeat(32));
     }
 }

@@ -370,14 +370,10 @@ mod tests {
     }
 
     fn new(size: usize) -> PoolBlock {
+        // SAFETY: the layout has a size.
+        let whole = NonNull::new(unsafe { alloc_zeroed(layout(size)) }).unwrap();
         // SAFETY: a fresh block, with a header in front and room for the links.
-        let block = unsafe {
-            NonNull::new(alloc_zeroed(layout(size)))
-                .unwrap()
-                .add(HEADER)
-        };
-        // SAFETY: as above.
-        let block = unsafe { PoolBlock::of(block) };
+        let block = unsafe { PoolBlock::of(whole.add(HEADER)) };
         block.describe(size, size);
         block
     }

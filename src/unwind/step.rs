@@ -136,10 +136,8 @@ fn read(
     registers: &Registers,
     stack: &mut Stack,
 ) -> Result<Caller, End> {
-    let mut room = ROOMS
-        .iter()
-        .find_map(Exclusive::try_hold)
-        .ok_or(End::NoRoom)?;
+    let free = ROOMS.iter().find_map(Exclusive::try_hold);
+    let mut room = free.ok_or(End::NoRoom)?;
     let room = room.as_mut().ok_or(End::Done)?;
     caller(room, object, address, registers, stack).unwrap_or(Err(End::Done))
 }

@@ -45,13 +45,9 @@ impl Host {
 
     /// Whether it runs a version, such as `3.13`, `3.13.0` or `3.13t`.
     fn is(&self, version: &str) -> bool {
-        let parts = |text: &str| {
-            (
-                text.trim_end_matches('t').to_owned() + ".",
-                text.ends_with('t'),
-            )
-        };
-        let (own, wanted) = (parts(&self.python), parts(version));
-        own.0.starts_with(&wanted.0) && own.1 == wanted.1
+        let number = |text: &str| text.trim_end_matches('t').to_owned() + ".";
+        let is_threaded = |text: &str| text.ends_with('t');
+        let own = &self.python;
+        is_threaded(own) == is_threaded(version) && number(own).starts_with(&number(version))
     }
 }

@@ -182,9 +182,8 @@ fn add_row(text: &mut String, title: &str, cells: impl Iterator<Item = Cell>) {
     for (index, (shown, figure)) in cells.enumerate() {
         let change = first.zip(figure);
         let change = change.map(|(first, it)| (it - first) as f64 / first as f64 * 100.0);
-        let change = change
-            .map(|it| format!("{:+.0}%", it.round() + 0.0))
-            .unwrap_or_default();
+        let percent = |it: f64| format!("{:+.0}%", it.round() + 0.0);
+        let change = change.map(percent).unwrap_or_default();
         let _ = write!(line, "{shown:>15}{change:>7}");
         if index == 0 {
             first = figure.filter(|first| *first > 0);
@@ -202,16 +201,11 @@ fn to_text(sides: &[Side]) -> String {
         (figure.map_or("-".to_owned(), shown), figure)
     };
     let peaks: Vec<_> = sides.iter().map(Side::peaks).collect();
-    for name in peaks
-        .iter()
-        .max_by_key(|it| it.len())
-        .into_iter()
-        .flat_map(|it| it.keys())
-    {
+    let most = peaks.iter().max_by_key(|it| it.len());
+    for name in most.into_iter().flat_map(|it| it.keys()) {
         let peak = |it: &Ordered<Option<i64>>| it.get(name).copied().flatten();
-        let cells = peaks
-            .iter()
-            .map(|it| cell(peak(it), |it| bytes(it).to_string()));
+        let shown = |it| bytes(it).to_string();
+        let cells = peaks.iter().map(|it| cell(peak(it), shown));
         add_row(&mut text, &plain(name), cells);
     }
     let seconds = |it| format!("{:.3} s", it as f64 / 1e6);
@@ -241,10 +235,7 @@ fn to_json(sides: &[Side], options: &CompareOptions) -> String {
         })
     };
     let pythons: Vec<_> = sides.iter().enumerate().map(python).collect();
-    let words = options
-        .program
-        .words
-        .iter()
-        .map(|word| word.to_string_lossy());
+    let words = options.program.words.iter();
+    let words = words.map(|word| word.to_string_lossy());
     escaped(&json!({"schema": SCHEMA, "program": words.collect::<Vec<_>>(), "runs": options.runs, "pythons": pythons}).to_string())
 }

@@ -61,9 +61,7 @@ fn names_that_look_like_parts_of_a_format_stay_names() {
         let picture = convert(&stacks, Format::Svg, View::Live).unwrap();
         let picture = String::from_utf8(picture).unwrap();
         assert_has(&picture, &["total_samples=\"12\""]);
-        assert!(
-            picture.ends_with("</svg>") && picture.matches("</svg>").count() == 2,
-            "{name:?}"
-        );
+        assert!(picture.ends_with("</svg>"), "{name:?}");
+        assert_eq!(picture.matches("</svg>").count(), 2, "{name:?}");
     }
 }

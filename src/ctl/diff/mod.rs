@@ -109,10 +109,8 @@ fn resident(a: &Report, b: &Report) -> [Option<[i64; 2]>; 2] {
 }
 
 fn line_of(letter: char, report: &Report) -> String {
-    let when = match report.process.wall_seconds {
-        Some(seconds) => format!(", {seconds:.1} s after its start"),
-        None => String::new(),
-    };
+    let after = |seconds| format!(", {seconds:.1} s after its start");
+    let when = report.process.wall_seconds.map(after).unwrap_or_default();
     format!("{letter}: {}", report.line(&when))
 }
 
@@ -169,10 +167,8 @@ pub fn to_json(a: &Report, b: &Report, lines: Option<&LineChanges>) -> String {
             "total_blocks": both(of(pair, |account| account.total_blocks)),
         })
     };
-    let pairs = pairs(a, b);
-    let accounts = pairs
-        .iter()
-        .map(|(name, pair)| (name.clone(), account(pair)));
+    let pairs = pairs(a, b).into_iter();
+    let accounts = pairs.map(|(name, pair)| (name, account(&pair)));
     let [live, peak] = totals(a, b).map(both);
     let [resident, most] = resident(a, b);
     let value = json!({

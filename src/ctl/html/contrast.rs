@@ -23,19 +23,15 @@ fn contrast(one: &str, other: &str) -> f64 {
 
 /// The colour in a theme of a role, `--page`, or of a class, `.raw`.
 fn color(name: &str, theme: usize) -> &'static str {
-    let line = STYLE.lines().map(str::trim);
-    let named = line
-        .filter_map(|line| line.strip_prefix(name))
-        .find_map(|rest| {
-            let of_class = || rest.split_once("{ --").map(|(_, value)| value);
-            let value = rest.strip_prefix(": ").or_else(of_class)?;
-            Some(
-                value
-                    .split(['(', ')', ',', ';', ' '])
-                    .filter(|word| word.starts_with('#')),
-            )
-        });
-    let colors: Vec<&str> = named.unwrap_or_else(|| panic!("{name}")).collect();
+    let lines = STYLE.lines().map(str::trim);
+    let mut named = lines.filter_map(|line| line.strip_prefix(name));
+    let value = named.find_map(|rest| {
+        let of_class = || rest.split_once("{ --").map(|(_, value)| value);
+        rest.strip_prefix(": ").or_else(of_class)
+    });
+    let words = value.unwrap_or_else(|| panic!("{name}"));
+    let words = words.split(['(', ')', ',', ';', ' ']);
+    let colors: Vec<&str> = words.filter(|word| word.starts_with('#')).collect();
     colors[theme.min(colors.len() - 1)]
 }
 

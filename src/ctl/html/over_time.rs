@@ -30,9 +30,8 @@ pub fn section(timeline: &Timeline) -> Markup {
     let label = chart::sentence(timeline);
     let wide = chart::draw(timeline, &WIDE, &label);
     let narrow = chart::draw(timeline, &NARROW, &label);
-    let highest = (0..samples.len())
-        .rev()
-        .max_by_key(|&index| samples[index].total);
+    let places = (0..samples.len()).rev();
+    let highest = places.max_by_key(|&index| samples[index].total);
     let highest = highest.unwrap_or(0);
     html! {
         p.note { (label) "." }

@@ -86,10 +86,8 @@ pub fn page(report: &Report, json: &str, beside: &Beside) -> Result<String, Stri
         ("details", "Host and process", details),
         ("json", "The report itself", Some(raw(json)?)),
     ];
-    let sections = sections.into_iter();
-    let sections: Vec<(&str, &str, Markup)> = sections
-        .filter_map(|(id, title, body)| Some((id, title, body?)))
-        .collect();
+    let known = |(id, title, body): (_, _, Option<Markup>)| Some((id, title, body?));
+    let sections: Vec<(&str, &str, Markup)> = sections.into_iter().filter_map(known).collect();
     let mut scripts = vec![SCRIPT];
     scripts.extend(stacks.as_ref().map(|_| lines::SCRIPT));
     let digests = scripts.iter().map(|text| digest(text));

@@ -17,10 +17,8 @@ fn how(name: &str) -> &str {
 
 fn scopes(caps: &Caps) -> Markup {
     let row = |(scope, cap, reserve_from): (&str, i64, Option<i64>)| json!({"over": scope, "cap_bytes": cap, "reserve_from_bytes": reserve_from});
-    list(
-        "Table of caps",
-        &caps.heights().map(row).collect::<Vec<_>>(),
-    )
+    let rows: Vec<Value> = caps.heights().map(row).collect();
+    list("Table of caps", &rows)
 }
 
 fn dossier(dossier: &Dossier) -> Markup {

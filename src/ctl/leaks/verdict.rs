@@ -129,8 +129,8 @@ fn lines(watched: &Watched) -> Vec<Line<'_>> {
             call,
             live: vec![0; watched.looks.len()],
             age: Age::default(),
-            growth: Sum::NONE,
-            late: Sum::NONE,
+            growth: Sum::default(),
+            late: Sum::default(),
             most: (i64::MIN, None),
         });
         for (sum, look) in line.live.iter_mut().zip(&watched.looks) {

@@ -74,12 +74,8 @@ pub struct SweepOptions {
 #[derive(Debug, Args)]
 pub struct Program {
     /// Python's options, the script, -c CODE or -m MODULE, and the arguments
-    #[arg(
-        value_name = "SCRIPT",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "SCRIPT", required = true)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
 

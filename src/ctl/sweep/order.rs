@@ -72,9 +72,7 @@ pub fn in_order(
                 continue;
             };
             running -= 1;
-            let Some(run) = result? else {
-                return Ok(());
-            };
+            let Some(run) = result? else { return Ok(()) };
             sweep.ended(number, &run)?;
             started.insert(number, Some(run));
         };

@@ -207,11 +207,9 @@ impl<'a> Runner<'a> {
             option.push(OsStr::from_bytes(&report));
             command.arg(option);
         }
-        command
-            .args(["-X", "faulthandler"])
-            .args(&self.options.program.words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(["-X", "faulthandler"]);
+        command.args(&self.options.program.words);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
 

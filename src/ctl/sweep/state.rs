@@ -153,12 +153,8 @@ pub fn command(options: &SweepOptions, host: &Path) -> Value {
     let variables =
         variables.filter(|(name, _)| name.starts_with("PYHOST") || name.starts_with("PYTHON"));
     let variables: BTreeMap<String, String> = variables.collect();
-    let program: Vec<String> = options
-        .program
-        .words
-        .iter()
-        .map(|word| text(word))
-        .collect();
+    let words = options.program.words.iter();
+    let program: Vec<String> = words.map(|word| text(word)).collect();
     json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),

@@ -196,10 +196,8 @@ impl Watched {
     /// The file of a process that runs; None if no host of that name does.
     fn open(name: &Pid, directories: &Directories) -> Result<Option<Self>, Failure> {
         let here = Here::find();
-        let alive = directories
-            .files()
-            .into_iter()
-            .filter(|entry| name.fits(&entry.identity) && entry.is_alive(&here));
+        let is_one = |it: &Entry| name.fits(&it.identity) && it.is_alive(&here);
+        let alive = directories.files().into_iter().filter(is_one);
         let Some(entry) = find::choose(name.id, alive.collect(), directories)? else {
             return Ok(None);
         };

@@ -107,10 +107,8 @@ impl View {
     }
 
     fn select(&mut self, place: usize) {
-        self.selected = self
-            .hosts
-            .get(place)
-            .map(|host| host.entry.identity.clone());
+        let host = self.hosts.get(place);
+        self.selected = host.map(|host| host.entry.identity.clone());
     }
 
     pub fn press(&mut self, key: impl Into<KeyEvent>) -> Step {

@@ -107,12 +107,9 @@ pub fn number(name: &[u8]) -> FileNumber {
 }
 
 fn is_name(entry: &Entry, name: &[u8]) -> bool {
+    let mut pairs = entry.name.iter().zip(name);
     usize::from(entry.length.load(Relaxed)) == name.len()
-        && entry
-            .name
-            .iter()
-            .zip(name)
-            .all(|(kept, &byte)| kept.load(Relaxed) == byte)
+        && pairs.all(|(kept, &byte)| kept.load(Relaxed) == byte)
 }
 
 /// The line of a file.

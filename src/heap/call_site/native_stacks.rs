@@ -82,9 +82,7 @@ pub fn is_full() -> bool {
 
 /// The number of the calling thread's stack; 0 if it has no native calls but the interpreter's, or they are not kept.
 pub fn of_caller() -> CallsNumber {
-    let Some(table) = TABLE.get() else {
-        return 0;
-    };
+    let Some(table) = TABLE.get() else { return 0 };
     let mut room = [0; MOST];
     let count = (table.read)(&mut room).min(MOST);
     table.number(&room[..count])

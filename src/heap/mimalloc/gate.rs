@@ -147,11 +147,8 @@ impl Drop for Inside<'_> {
 
 /// Before a fork: closes the gate and waits until no other thread is inside.
 pub(crate) fn close(own: &Slot, own_thread: usize) {
-    while STATE
-        .closed_by
-        .compare_exchange(0, own_thread, SeqCst, Relaxed)
-        .is_err()
-    {
+    let close = || (STATE.closed_by).compare_exchange(0, own_thread, SeqCst, Relaxed);
+    while close().is_err() {
         yield_now(); // another thread is forking
     }
     barrier_everywhere();

@@ -223,10 +223,8 @@ impl Page {
         }
         // SAFETY: a word of one of its blocks, which have whole ones.
         unsafe {
-            self.page_start
-                .add(offset)
-                .cast::<*const Block>()
-                .read_volatile()
+            let word = self.page_start.add(offset).cast::<*const Block>();
+            word.read_volatile()
         }
     }
 

@@ -127,13 +127,13 @@ fn put_back_grown(
     inside: &Inside<'_>,
 ) -> bool {
     let added = with_recorder(inside, |recorder| {
-        let (mut of_units, mut of_lines) = (Weight::NONE, Weight::NONE);
+        let (mut of_units, mut of_lines) = (Weight::default(), Weight::default());
         if growth > 0 {
             let counted = counted(growth) as usize;
             let drawn = drawn(growth, counted);
             of_units = drawn.without_block();
             let weight = recorder.weight_of_line(growth, counted, drawn);
-            of_lines = weight.unwrap_or(Weight::NONE).without_block();
+            of_lines = weight.unwrap_or(Weight::default()).without_block();
         }
         let (address, Recorder { samples, units, .. }) = (block.addr(), recorder);
         // The site is one of those samples.

@@ -213,7 +213,7 @@ fn find_libraries() {
     }
     STATE.named.set(&NamedMaps {
         time: sample.time,
-        libraries: libraries.all(),
+        libraries: libraries.all,
     });
 }
 

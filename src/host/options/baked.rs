@@ -86,12 +86,10 @@ mod tests {
         ] {
             assert_eq!(lower(asked, baked).ok(), Some(holds));
         }
-        assert_eq!(
-            lower(Some(64 << 20), Some(24 << 20))
-                .unwrap_err()
-                .to_string(),
-            "--region: bad value '64 MiB'; expected at most 24 MiB, which this build is limited to"
-        );
+        let expected =
+            "--region: bad value '64 MiB'; expected at most 24 MiB, which this build is limited to";
+        let error = lower(Some(64 << 20), Some(24 << 20)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
         let lower = |asked, baked| lower_retain("--retain", Some(asked), Some(baked));
         assert_eq!(lower(Small, Balanced).ok(), Some(Some(Small)));
         assert_eq!(lower(Balanced, Speed).ok(), Some(Some(Balanced)));

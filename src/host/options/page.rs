@@ -82,13 +82,9 @@ fn expand(template: &[u8]) -> Option<PathBuffer> {
 /// name with `%p`, so that forked children write none.
 pub fn default_file() -> Result<OsString> {
     let name = format!("pyhost-{}.html", process::id());
-    let path = std::path::absolute(name).map_err(|_| {
-        Error::option(
-            "--stats=html: there is no working directory; expected --stats=html,file=PATH",
-        )
-    })?;
+    let expected = "--stats=html: there is no working directory; expected --stats=html,file=PATH";
+    let path = std::path::absolute(name).map_err(|_| Error::option(expected))?;
     let path = path.into_os_string().into_vec();
-    Ok(OsString::from_vec(pyhost_os::semicolon_list::written(
-        &path, b'%',
-    )))
+    let path = pyhost_os::semicolon_list::written(&path, b'%');
+    Ok(OsString::from_vec(path))
 }

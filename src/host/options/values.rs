@@ -112,7 +112,12 @@ mod tests {
             "--fail=obj=every=2,log=/a,,b;c -> obj=every=2;log=/a,,b;;c",
             "--cap=64M -> 67108864",
             "--timeline=/tmp/a,interval=10ms -> /tmp/a,interval=0.01s",
+            "--guard=off -> off",
             "--guard=all -> min=1024B,every=1",
+            "--guard=min=64K -> min=65536B,every=8",
+            "--guard=every=3,min=1M -> min=1048576B,every=3",
+            "--guard=library=/a=b.so,every=2 -> min=1B,every=2,library=/a=b.so",
+            "--guard=align=4 -> min=4096B,every=8,align=4",
             "--leak-check=native,suppressions=/a,unused,suppressions=/b,status=3 -> native;status=3;suppressions=/a;suppressions=/b;unused",
             "--lines=64K,seed=7,native -> 65536,seed=7,native",
             "--lines=native -> native",
@@ -127,6 +132,9 @@ mod tests {
             "--numpy=bfc,region=64M:1G -> bfc,region=67108864B:1073741824B",
             "--numpy=limit=10,numa=1,align=64,huge-pages=never -> align=64,huge-pages=never,numa=1,limit=10",
             "--region=64M,huge-pages,lock -> 67108864,lock,huge-pages",
+            "--region=8M -> 8388608",
+            "--region=24MiB -> 25165824",
+            "--region=1.5G -> 1610612736",
             "--debug-hooks=1 -> 1",
         ] {
             let (word, variable) = line.split_once(" -> ").unwrap();
@@ -148,10 +156,17 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (words, texts) in [
+            ("--lines=", " 0 -1 2T yes 64K, 64K,seed= off,seed=1"),
+            ("--lines=", "64K,seed=1,seed=2"),
             (
-                "--lines=",
-                " 0 -1 2T yes 64K, 64K,seed= off,seed=1 64K,seed=1,seed=2",
+                "--guard=",
+                " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2",
             ),
+            (
+                "--guard=",
+                "align=3 align=0 align=32 size=4K library= library=a,library=b",
+            ),
+            ("--region=", " 8388607 1K 24 x -8M 25%"),
             ("--numpy=align=", " 0 8 48 8192 x"),
             ("--numpy=region=", " 0 2M:1M 1M: :1M M 1M:2M:3M 1M,2M -1"),
             ("--numpy=limit=", " M -1 1.5X 99999999999999999999G"),

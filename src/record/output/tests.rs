@@ -11,16 +11,14 @@ fn a_path_that_leads_to_no_file_is_refused() {
     fs::write(&file, "").unwrap();
     symlink("round", folder.join("round")).unwrap();
     symlink("no/such", folder.join("nowhere")).unwrap();
+    let endless = OutputError::System(Errno(libc::ELOOP));
     for (path, error) in [
         (folder.to_owned(), OutputError::Directory),
         (folder.join("a/b"), OutputError::NoDirectory),
         (file.join("b"), OutputError::NoDirectory),
         (folder.join("nowhere"), OutputError::NoDirectory),
         (folder.join("x".repeat(300)), OutputError::TooLong),
-        (
-            folder.join("round"),
-            OutputError::System(Errno(libc::ELOOP)),
-        ),
+        (folder.join("round"), endless),
     ] {
         let mut buffer = PathBuffer::of(path.as_os_str().as_bytes()).unwrap();
         assert_eq!(look(&mut buffer), Err(error), "{}", path.display());

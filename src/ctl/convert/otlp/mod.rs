@@ -31,15 +31,13 @@ pub fn bytes(stacks: &Stacks, view: View) -> Vec<u8> {
 fn data(stacks: &Stacks, view: View) -> ProfilesData {
     let mut dictionary = Dictionary::new();
     let in_use = in_use_of(view);
-    let mut profiles: Vec<Profile> = [
+    let mut profiles = [
         ("inuse_space", "bytes", in_use),
         ("inuse_objects", "count", in_use),
         ("alloc_space", "bytes", View::Allocated),
         ("alloc_objects", "count", View::Allocated),
     ]
-    .into_iter()
-    .map(|kind| profile(stacks, kind, &mut dictionary))
-    .collect();
+    .map(|kind| profile(stacks, kind, &mut dictionary));
     if view == View::Allocated {
         profiles.rotate_left(2);
     }
@@ -60,7 +58,7 @@ fn data(stacks: &Stacks, view: View) -> ProfilesData {
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     ..Default::default()
                 }),
-                profiles,
+                profiles: profiles.into(),
                 ..Default::default()
             }],
             ..Default::default()

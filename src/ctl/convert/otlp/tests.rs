@@ -55,10 +55,8 @@ fn every_index_leads_somewhere_and_every_entry_is_used() {
             texts.extend([function.name_strindex, function.filename_strindex]);
         }
         for profile in profiles(&data) {
-            for of in [&profile.sample_type, &profile.period_type]
-                .into_iter()
-                .flatten()
-            {
+            let kinds = [&profile.sample_type, &profile.period_type];
+            for of in kinds.into_iter().flatten() {
                 texts.extend([of.type_strindex, of.unit_strindex]);
             }
         }

@@ -89,14 +89,12 @@ impl Drawing {
             )
         });
         let of_account = |name: &str| (clean(name), View::ALL.map(|view| view.has(name)));
+        let least = |it: &[Listing; VIEWS]| it.each_ref().map(|of_view| of_view.least);
         Drawing {
             missed_bytes: missed(stacks.interval) as i64,
             comparison: before.map(|before| Comparison {
                 missed_bytes: missed(interval_of(stacks, before)) as i64,
-                least: listings
-                    .iter()
-                    .map(|it| it.each_ref().map(|of_view| of_view.least))
-                    .collect(),
+                least: listings.iter().map(least).collect(),
             }),
             accounts: accounts.into_iter().map(of_account).collect(),
             frames: frames.collect(),

@@ -190,10 +190,8 @@ impl Record {
 
     /// Bytes outside of those that were asked for that were overwritten, in a block of `usable` bytes.
     pub fn damage(&self, usable: usize) -> Option<OutOfBounds> {
-        Some(
-            self.damage_of_pads(usable)?
-                .around(hooks_of(self.account())),
-        )
+        let damage = self.damage_of_pads(usable)?;
+        Some(damage.around(hooks_of(self.account())))
     }
 
     /// Bytes that were overwritten in the host's own pads, counted from the caller's bytes.

@@ -136,38 +136,3 @@ impl FromStr for GuardSettings {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_read_back_as_it_was() {
-        for text in "all off min=64K every=10 every=3,min=1M min=1B library=/a=b.so,every=2 align=4"
-            .split(' ')
-        {
-            let settings: GuardSettings = text.parse().unwrap();
-            assert_eq!(settings.to_string().parse(), Ok(settings));
-        }
-        let sample = |min, every| {
-            Ok(GuardSettings::Sample {
-                min,
-                every,
-                align: None,
-                library: None,
-                is_beside_all: false,
-            })
-        };
-        assert_eq!("all".parse(), sample(1024, 1));
-        assert_eq!("min=64K".parse(), sample(65536, DEFAULT_EVERY));
-        assert_eq!("min=1,every=1".parse(), Ok(GuardSettings::FULL));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let texts = " on min min= min=0 every=0 every=-1 min=4K, all,min=4K min=4K,min=4K min=4K;every=2 align=3 align=0 align=32 size=4K library= library=a,library=b";
-        for text in texts.split(' ') {
-            assert!(text.parse::<GuardSettings>().is_err(), "{text}");
-        }
-    }
-}

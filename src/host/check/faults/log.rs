@@ -120,9 +120,7 @@ fn take_back(descriptor: c_int, written: usize) {
 /// Writes the line of an injected failure: process, number of the request, account, size, place.
 #[inline(never)]
 pub fn write_failure(number: u64, account: Account, size: usize) {
-    let Some(log) = STATE.log.get() else {
-        return;
-    };
+    let Some(log) = STATE.log.get() else { return };
     let _errno = KeptErrno::new();
     let (process, name) = (process::id(), account.name());
     let line = format_args!("{process} {number} {name} {size} {CallsInALine}");

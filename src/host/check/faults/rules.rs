@@ -55,10 +55,8 @@ pub fn is_enabled() -> bool {
 /// Puts `spec` into a free place; `None` if no place is free.
 fn lay(spec: &Spec) -> Option<usize> {
     let with_lowest_free = |taken: u32| Some(taken | taken.checked_add(1)?);
-    let taken = STATE
-        .taken
-        .fetch_update(AcqRel, Relaxed, with_lowest_free)
-        .ok()?;
+    let taken = (STATE.taken).fetch_update(AcqRel, Relaxed, with_lowest_free);
+    let taken = taken.ok()?;
     let index = taken.trailing_ones() as usize;
     STATE.table[index].set(spec);
     Some(index)

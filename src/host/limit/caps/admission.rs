@@ -298,9 +298,7 @@ pub(super) fn decide(
 /// is booked; else it is refused.
 #[cold]
 pub(super) fn is_small_enough(slot: &Slot, account: Account, bytes: usize, scope: Scope) -> bool {
-    let Some(python) = python() else {
-        return true;
-    };
+    let Some(python) = python() else { return true };
     let case = Case::new(slot, scope, account, bytes, bytes);
     PART.with(|part| {
         if !case.is_large(part, python) {
@@ -563,10 +561,8 @@ impl Case<'_> {
         part.asked.set((self.account, self.asked));
         part.attempts.set(part.attempts.get().saturating_add(1));
         let posted = (python.post)();
-        part.state.set(match posted {
-            true => Stage::Posted,
-            false => Stage::Missed,
-        });
+        part.state
+            .set(if posted { Stage::Posted } else { Stage::Missed });
     }
 
     /// Refuses the request, which notifies the thread. Always returns false.

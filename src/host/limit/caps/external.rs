@@ -391,10 +391,8 @@ pub(super) fn read(force: bool) {
 fn look(limit: u64, left: i64) {
     if has_room(limit, left) && ERROR.is_stale(limit, left) {
         ERROR.quiet();
-        ERROR
-            .has_dossier
-            .iter()
-            .for_each(|it| it.store(false, Relaxed));
+        let dossiers = ERROR.has_dossier.iter();
+        dossiers.for_each(|it| it.store(false, Relaxed));
         // Else a map that is made and given back again and again would raise it each time.
         if has_room(limit, left - ERROR.asked.load(Relaxed) as i64) {
             ERROR.last.forget();

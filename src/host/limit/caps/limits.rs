@@ -82,7 +82,7 @@ type Fixed = [AtomicU64; 3];
 const WITH_MAPS: usize = Scope::COUNT;
 
 pyhost_os::state! {
-    static STATE: CapTable {
+    pub(super) static STATE: CapTable {
         table: Mutex<Table> = Mutex::new(Table {
             caps: [None; Scope::COUNT],
             with_maps: false,
@@ -101,14 +101,14 @@ pyhost_os::state! {
         /// The largest total that the charges of a control group allow.
         followed: AtomicU64 = AtomicU64::new(u64::MAX),
         /// The most of it that is its reserve.
-        followed_reserve: AtomicU64 = AtomicU64::new(u64::MAX),
+        pub(super) followed_reserve: AtomicU64 = AtomicU64::new(u64::MAX),
         /// Bytes of the chunks of all threads' data stacks, and those that the reserves were last made for.
         stacks: AtomicI64 = AtomicI64::new(0),
         stacks_seen: AtomicI64 = AtomicI64::new(0),
         /// How many threads are in [`combine`].
         combining: AtomicU32 = AtomicU32::new(0),
         /// The highest cap that the total may get.
-        most: AtomicU64 = AtomicU64::new(u64::MAX),
+        pub(super) most: AtomicU64 = AtomicU64::new(u64::MAX),
     }
 }
 
@@ -363,20 +363,6 @@ pub(super) fn follow(cap: u64) {
     if before != u64::MAX && cap.saturating_add(reserve(Scope::Total, cap) / 2) < before {
         shortages::of(Scope::Total).end();
     }
-}
-
-/// Keeps `bytes` of what is followed for the reserve, at most.
-pub(super) fn set_followed_reserve(bytes: u64) {
-    STATE.followed_reserve.store(bytes, Relaxed);
-}
-
-pub(super) fn followed_reserve() -> u64 {
-    STATE.followed_reserve.load(Relaxed)
-}
-
-/// Lets the total's cap be `bytes` at most, from here on.
-pub(super) fn set_most(bytes: u64) {
-    STATE.most.store(bytes, Relaxed);
 }
 
 /// Sets the cap of a scope, or takes it away. Changes nothing if the cap is below what is live and its reserve, or above what

@@ -38,7 +38,7 @@ pub use python::{Notice, Python, Role, connect};
 pub use refusal::{Full, How, Refusal, last, record};
 pub use settings::{CapSettings, CapSize, OWNED, Rule, Rules, Share};
 pub use start::start;
-pub use watch::measure_maps_by;
+pub use watch::{look_soon as look_at_charges, measure_maps_by};
 
 use crate::heap::{CapDecisions, Request, attend_to_caps, look_at_caps};
 use crate::ledger::{Account, Gils, LEDGER, Ledger, Reach, Scope, Slot};
@@ -91,14 +91,11 @@ fn fits(slot: &Slot, account: Account, bytes: usize) -> bool {
     if bytes >= LARGE && watch::follows_maps() {
         external::read(watch::is_large_map(bytes));
     }
-    match LEDGER.lacks_room(account, bytes, Reach::Hold) {
+    let lacking = || LEDGER.lacks_room(account, bytes, Reach::Hold);
+    match lacking() {
         Some(_) if is_connected() => {
             external::read(true);
-            let lacks = || {
-                LEDGER
-                    .lacks_room(account, bytes, Reach::Hold)
-                    .map_or(Ok(()), Err)
-            };
+            let lacks = || lacking().map_or(Ok(()), Err);
             let fits = Ledger::book_making_room(lacks(), lacks, || claims::claim(bytes));
             let is_small = |scope| admission::is_small_enough(slot, account, bytes, scope);
             fits.is_ok() || fits.is_err_and(is_small)
@@ -124,9 +121,8 @@ pub fn admits_map(bytes: usize) -> bool {
 /// Sets the cap of a scope, or takes it away. The total's counts the maps of libraries if it is to and can. An error changes
 /// nothing. `slot` is the calling thread's, as below; all with the GIL.
 pub fn set(scope: Scope, cap: Option<u64>, with_maps: bool, slot: &Slot) -> Result<(), LimitError> {
-    limits::set(scope, cap, maps_of(scope, with_maps), slot)?;
-    watch::ceilings_changed();
-    Ok(())
+    let set = limits::set(scope, cap, maps_of(scope, with_maps), slot);
+    set.map(|()| watch::ceilings_changed())
 }
 
 /// Opens a limit over a scope, the total's with maps as in [`set`]; its number, for [`leave`].
@@ -136,9 +132,8 @@ pub fn enter(
     with_maps: bool,
     slot: &Slot,
 ) -> Result<usize, LimitError> {
-    let number = limits::enter(scope, limit, maps_of(scope, with_maps), slot)?;
-    watch::ceilings_changed();
-    Ok(number)
+    let opened = limits::enter(scope, limit, maps_of(scope, with_maps), slot);
+    opened.inspect(|_| watch::ceilings_changed())
 }
 
 pub fn leave(number: usize, slot: &Slot) {
@@ -175,11 +170,6 @@ pub fn counts_maps() -> bool {
 /// The refused map or native request for which the calling thread ends the process by `abort`. Inside a signal handler.
 pub fn aborts() -> Option<Refusal> {
     external::aborts(python()?)
-}
-
-/// Looks at the next chance what the kernel charges: memory was given back.
-pub fn look_at_charges() {
-    watch::look_soon();
 }
 
 /// Looks what the kernel charges, if that is due: the calling thread will wait, and nothing of this process may look for long.

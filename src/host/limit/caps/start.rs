@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::ledger::{Scope, Slot};
 use crate::process::{self, cgroup};
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Sets the caps and soft caps of `settings`; a region is a cap of the total, unless that follows the charges. An error if a cap is
 /// below what Python itself has live at its start, and its reserve. `slot` is the calling thread's.
@@ -22,7 +23,7 @@ pub fn start(settings: &CapSettings, slot: &Slot) -> Result<(), Error> {
         return Ok(());
     }
     if let Some(most) = settings.most {
-        limits::set_most(most);
+        limits::STATE.most.store(most, Relaxed);
     }
     let share = u64::from(settings.share.map_or(1, |share| share.0));
     let machine = Machine::look();

@@ -194,7 +194,8 @@ pub(super) fn start_region() {
     let left = figures.size.saturating_sub(figures.committed);
     let part =
         |part: u64, (least, most): (u64, u64)| (left / part).clamp(least, most).min(left / 4);
-    limits::set_followed_reserve(part(16, REGION_RESERVE));
+    let reserve = &limits::STATE.followed_reserve;
+    reserve.store(part(16, REGION_RESERVE), Relaxed);
     let _ = STATE.region_margin.set(part(24, REGION_MARGIN));
     attend_to_caps(true);
     read_region(true);
@@ -211,7 +212,7 @@ fn read_region(force: bool) {
         let live = LEDGER.bound(Scope::Total).max(0) as u64;
         let slack = figures.committed.saturating_sub(live);
         let left = figures.size.saturating_sub(figures.committed);
-        let is_near = left < margin + limits::followed_reserve();
+        let is_near = left < margin + limits::STATE.followed_reserve.load(Relaxed);
         let least = STATE.slack.load(Relaxed);
         let slack = if is_near { slack.min(least) } else { slack };
         STATE.slack.store(slack, Relaxed);
@@ -307,8 +308,8 @@ pub(super) fn is_near() -> bool {
     STATE.is_near.load(Relaxed)
 }
 
-/// Asks for the files to be read at the next chance.
-pub(super) fn look_soon() {
+/// Asks for the files to be read at the next chance: memory was given back, say.
+pub fn look_soon() {
     STATE.next_time.store(0, Relaxed);
     if !STATE.is_given_back.swap(true, Relaxed) && is_near() {
         // Live bytes may stay below the bounds of before.

@@ -6,6 +6,7 @@ use super::scratch::{Extent, Extents, Owner};
 use crate::ledger::Account;
 use crate::libc_exports::native::mapped;
 use crate::process::loaded::{self, LoadedObject};
+use arrayvec::ArrayVec;
 
 const OTHERS: usize = LIBRARIES - 1;
 
@@ -20,22 +21,17 @@ struct Caller {
 }
 
 /// The libraries, and the places that they map from.
-#[derive(Clone, Copy)]
 pub struct Libraries {
-    all: [Library; LIBRARIES],
-    callers: [Caller; CALLERS],
-    count: usize,
+    /// Nothing is resident of them at first.
+    pub all: [Library; LIBRARIES],
+    callers: ArrayVec<Caller, CALLERS>,
 }
 
 impl Libraries {
     /// None, and no places.
     pub const NONE: Libraries = Libraries {
         all: [Library::NONE; LIBRARIES],
-        callers: [Caller {
-            address: 0,
-            library: OTHERS,
-        }; CALLERS],
-        count: 0,
+        callers: ArrayVec::new_const(),
     };
 
     /// Finds the library of each map. Takes the dynamic linker's lock, so the heap's gate must be open.
@@ -47,17 +43,16 @@ impl Libraries {
     }
 
     /// Notes a place that maps memory.
-    pub fn note(&mut self, caller: usize) {
-        let known = &self.callers[..self.count];
-        if self.count < CALLERS && known.iter().all(|it| it.address != caller) {
-            self.callers[self.count].address = caller;
-            self.count += 1;
+    pub fn note(&mut self, address: usize) {
+        if self.callers.iter().all(|it| it.address != address) {
+            let library = OTHERS;
+            let _ = self.callers.try_push(Caller { address, library });
         }
     }
 
     /// Finds the libraries of the places. Takes the dynamic linker's lock.
     pub fn find(&mut self) {
-        if self.count > 0 {
+        if !self.callers.is_empty() {
             loaded::each(|object| name_callers(self, object));
         }
     }
@@ -93,14 +88,8 @@ impl Libraries {
         });
     }
 
-    /// All of them; nothing is resident of them so far.
-    pub fn all(&self) -> [Library; LIBRARIES] {
-        self.all
-    }
-
     fn library_of(&self, caller: usize) -> usize {
-        let known = &self.callers[..self.count];
-        let found = known.iter().find(|it| it.address == caller);
+        let found = self.callers.iter().find(|it| it.address == caller);
         found.map_or(OTHERS, |it| it.library)
     }
 
@@ -120,14 +109,11 @@ impl Libraries {
 
 /// Gives each caller within an object that object's name.
 fn name_callers(found: &mut Libraries, object: &LoadedObject<'_>) {
-    for index in 0..found.count {
+    for index in 0..found.callers.len() {
         if object.holds(found.callers[index].address) {
             // The executable has no name there: a Python that is linked into it.
-            let path = if object.path.is_empty() {
-                b"python"
-            } else {
-                object.path
-            };
+            let has_name = !object.path.is_empty();
+            let path = if has_name { object.path } else { b"python" };
             found.callers[index].library = found.entry(path);
         }
     }

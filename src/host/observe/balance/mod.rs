@@ -26,6 +26,7 @@ use crate::heap::{self, guards, internal_blocks, pool, region, sampling};
 use crate::ledger::{Account, LEDGER};
 use crate::process::maps::{self, Mapping, PageMap};
 use crate::{heap::gate::Closed, libc_exports::native::mapped};
+use arrayvec::ArrayVec;
 use claims::Unclaimed;
 use pyhost_os::{file::read_link, mapping::page_size, mmap_vec::Array};
 use scratch::{Extent, Owner, Parts, Scratch, add};
@@ -53,10 +54,8 @@ pub fn take() -> Option<Balance> {
     let extents = &mut parts.extents;
     let executable = objects::add_loaded(extents, page);
     objects::add_signal_stack(extents, page);
-    let tables = [own]
-        .into_iter()
-        .chain(guards::table())
-        .chain(mapped::memory());
+    let tables = [own].into_iter().chain(guards::table());
+    let tables = tables.chain(mapped::memory());
     for table in tables.chain(region::tables().into_iter().flatten()) {
         add(extents, table, Owner::Row(Row::HostTables), page);
     }
@@ -75,8 +74,16 @@ pub fn take() -> Option<Balance> {
     let mut libraries = Libraries::look();
     libraries.add_to(extents);
     let default_stack = crate::process::default_stack();
-    let libraries = libraries.all();
-    heap::alone(|closed| look(closed, parts, executable, default_stack, libraries, page))
+    heap::alone(|closed| {
+        look(
+            closed,
+            parts,
+            executable,
+            default_stack,
+            libraries.all,
+            page,
+        )
+    })
 }
 
 fn look(
@@ -89,17 +96,11 @@ fn look(
 ) -> Option<Balance> {
     let row = Owner::Row(Row::HeapOwn);
     pages::each_part_of_map(|part| add(&mut parts.extents, part, row, page));
-    let mut arenas = [Arena::default(); ARENAS];
-    let mut arena_count = 0;
+    let mut arenas = ArrayVec::<Arena, ARENAS>::new();
     pages::each_arena(|arena| {
-        if let Some(place) = arenas.get_mut(arena_count) {
-            *place = arena;
-            arena_count += 1;
-        }
+        let _ = arenas.try_push(arena);
     });
-    pages::each_thread(closed, |thread| {
-        parts.threads.push(thread);
-    });
+    pages::each_thread(closed, |thread| parts.threads.extend([thread]));
     let extents = &mut *parts.extents;
     extents.sort_unstable_by_key(|extent| extent.start);
     let mut own_path = [0; libc::PATH_MAX as usize];
@@ -107,7 +108,7 @@ fn look(
     let mut sheet = Sheet {
         closed,
         extents,
-        arenas: &arenas[..arena_count],
+        arenas: &arenas,
         threads: &parts.threads,
         executable,
         own_path,
@@ -278,10 +279,7 @@ impl Sheet<'_> {
         let usable = stack.saturating_sub(guard);
         let has_guard = self.guard.end == mapping.start && self.guard.len() == guard;
         let is_stack = has_guard && mapping.end - mapping.start >= usable;
-        match is_stack {
-            true => mapping.start + usable,
-            false => mapping.start,
-        }
+        mapping.start + if is_stack { usable } else { 0 }
     }
 
     /// Whose the memory at `address` is, and up to where, at most `end`.
@@ -317,10 +315,8 @@ impl Sheet<'_> {
             }
         }
         if let Some((account, slot_end)) = guards::part_at(address) {
-            return (
-                account.map_or(Part::Nobody, Part::Account),
-                end.min(slot_end),
-            );
+            let part = account.map_or(Part::Nobody, Part::Account);
+            return (part, end.min(slot_end));
         }
         if address < stack_end {
             return (Part::Row(Row::ThreadStacks), end.min(stack_end));

@@ -23,9 +23,7 @@ pub fn look(is_finalized: bool) {
             let _ = stacks::write_origins(out, made.calls, freed.calls);
         }
     });
-    let Some(mut text) = text else {
-        return;
-    };
+    let Some(mut text) = text else { return };
     if count > MOST {
         let _ = writeln!(text, "pyhost: at the end: {} more", count - MOST);
     }

@@ -3,6 +3,7 @@
 use super::Sink;
 use crate::bytes::Bytes;
 use crate::observe::balance::{Balance, Library, ROWS};
+use arrayvec::ArrayVec;
 use pyhost_record::table;
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write};
@@ -31,13 +32,8 @@ pub fn describe_library<S: Sink>(library: &Library, sink: &mut S) {
 
 /// Writes the lines of the table: the largest rows first. `when` says of which moment.
 pub fn lines(balance: &Balance, when: impl Display, out: &mut impl Write) -> fmt::Result {
-    let mut rows = [("", 0); ROWS];
-    let mut count = 0;
-    for (place, (name, _, bytes)) in rows.iter_mut().zip(balance.rows()) {
-        *place = (name, bytes);
-        count += 1;
-    }
-    let rows = &mut rows[..count];
+    let rows = balance.rows().map(|(name, _, bytes)| (name, bytes));
+    let mut rows: ArrayVec<_, ROWS> = rows.collect();
     rows.sort_unstable_by_key(|&(_, bytes)| Reverse(bytes));
     let (shown, others) = rows.split_at(rows.len().min(MOST_ROWS));
     let resident = Bytes(balance.resident);
@@ -72,17 +68,10 @@ mod tests {
     fn the_largest_rows_come_first_and_the_rest_is_summed() {
         let mut balance = Balance::EMPTY;
         balance.resident = 100 << 10;
-        let rows = [
-            Row::HeapSlack,
-            Row::HeapOwn,
-            Row::HostTables,
-            Row::Executable,
-            Row::Libpython,
-            Row::Extensions,
-            Row::Libraries,
-            Row::Kernel,
-        ];
-        for (row, kibibytes) in rows.into_iter().zip(1..) {
+        let of_heap = [Row::HeapSlack, Row::HeapOwn, Row::HostTables];
+        let of_files = [Row::Executable, Row::Libpython, Row::Extensions];
+        let rows = of_heap.into_iter().chain(of_files);
+        for (row, kibibytes) in rows.chain([Row::Libraries, Row::Kernel]).zip(1..) {
             balance.add(row, kibibytes << 10);
         }
         balance.add_account(Account::Obj, 50 << 10);

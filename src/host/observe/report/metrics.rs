@@ -19,10 +19,7 @@ pub fn metrics(report: &Report<'_>, each: bool, out: &mut impl Write) -> fmt::Re
         false => LEDGER.caps(),
     };
     let nothing = Snapshot::default();
-    let own = |snapshot| match is_passing {
-        true => &nothing,
-        false => snapshot,
-    };
+    let own = |snapshot| if is_passing { &nothing } else { snapshot };
     let own = Process {
         pid: each.then_some(Pid {
             namespace: None,

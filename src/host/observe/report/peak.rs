@@ -32,9 +32,8 @@ impl AtPeak {
     /// it has a balance sheet. A sheet of less than half the peak says nothing of it.
     pub fn find(live: u64, seconds: f64, has_sheet: bool) -> Self {
         let sample = peak::highest().filter(|seen| seen.ledger.total_live_bytes > live);
-        let highest = sample
-            .as_ref()
-            .map_or(live, |seen| seen.ledger.total_live_bytes);
+        let of_sample = |seen: &QuickSample| seen.ledger.total_live_bytes;
+        let highest = sample.as_deref().map_or(live, of_sample);
         let is_high = |live: u64| live >= highest / 2;
         let seen = peak::highest_sheet().filter(|seen| is_high(seen.live));
         let sheet = match seen {

@@ -56,10 +56,8 @@ pub fn start(settings: &TimelineSettings) {
         })
     });
     let requests = settings.renderer.as_ref().and_then(|_| pages::open());
-    let serves = settings
-        .renderer
-        .as_ref()
-        .zip(requests.as_ref().map(AsRawFd::as_raw_fd));
+    let descriptor = requests.as_ref().map(AsRawFd::as_raw_fd);
+    let serves = settings.renderer.as_ref().zip(descriptor);
     if timeline.is_none() && brief.is_none() && serves.is_none() {
         return;
     }

@@ -33,9 +33,7 @@ pub fn of_venv(argv0: &OsStr, version: &str) -> Result<Option<PathBuf>, String> 
         let is_other = is_executable(path) && !is_own(path) && packages(root).is_dir();
         return Ok(found.filter(|_| is_other));
     }
-    let Some(root) = active else {
-        return Ok(None);
-    };
+    let Some(root) = active else { return Ok(None) };
     let root = Path::new(&root);
     let python = ["python", "python3"].map(|name| root.join("bin").join(name));
     let python = python.into_iter().find(|path| is_executable(path));
@@ -84,10 +82,9 @@ fn is_executable(path: &Path) -> bool {
 pub fn base(executable: Option<PathBuf>, argv0: &OsStr) -> Option<PathBuf> {
     let program = executable.or_else(|| look_up(argv0))?;
     let folder = program.parent()?;
-    let settings = [Some(folder), folder.parent()]
-        .into_iter()
-        .flatten()
-        .find_map(|folder| std::fs::read_to_string(folder.join("pyvenv.cfg")).ok())?;
+    let mut folders = [Some(folder), folder.parent()].into_iter().flatten();
+    let read = |folder: &Path| std::fs::read_to_string(folder.join("pyvenv.cfg")).ok();
+    let settings = folders.find_map(read)?;
     let home = PathBuf::from(setting(&settings, "home")?);
     if is_executable(&home.join(program.file_name()?)) {
         return None;

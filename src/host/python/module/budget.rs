@@ -104,10 +104,8 @@ fn exit(budget: This<'_, Budget>) -> Returned<'_> {
         sampling::with_units(|units| units.set_open(budget.number.get(), false));
         take_error_back(); // it would come outside of the block
         let before = budget.before.take().map(|before| before.release(gil));
-        let is_current = BUDGETS
-            .variable
-            .get(gil)
-            .is_some_and(|it| it.is(budget.object()));
+        let current = BUDGETS.variable.get(gil);
+        let is_current = current.is_some_and(|it| it.is(budget.object()));
         let before = before.unwrap_or_else(|| gil.none());
         // By now a refusal is that of a budget around this one.
         for _ in 0..TRIES {

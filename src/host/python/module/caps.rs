@@ -114,10 +114,9 @@ fn headroom<'a>(_: This<'a, Module>, arguments: Arguments<'a>) -> Returned<'a> {
     let [account] = arguments.parse(&SIGNATURE)?;
     let of = scope("headroom", account)?;
     let all = of == Scope::Total;
-    let least = Scope::all()
-        .filter(|&scope| all || scope == of || scope == Scope::Total)
-        .filter_map(|scope| caps::headroom(scope, heap::slot()))
-        .min();
+    let is_asked = |&scope: &Scope| all || scope == of || scope == Scope::Total;
+    let headroom = |scope| caps::headroom(scope, heap::slot());
+    let least = Scope::all().filter(is_asked).filter_map(headroom).min();
     gil.maybe(least.map(|least| gil.unsigned(heap::largest_within(least))))
 }
 

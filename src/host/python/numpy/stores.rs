@@ -195,9 +195,7 @@ unsafe fn guarded_reallocate<S: Store, const FILLS: bool>(
                 true => None,
                 false => guarded(size, None).filter(|block| !block.is_null()),
             };
-            let Some(block) = block else {
-                return moved;
-            };
+            let Some(block) = block else { return moved };
             std::ptr::copy_nonoverlapping(moved, block, size);
             S::FREE(moved);
             return block;

@@ -92,6 +92,7 @@ TORN | 2 | a/memory.max=4096 | none
 0::/a | 31 23 0:28 / /sys/fs/cgroup rw - cgroup2 | a/memory.max=4096 | none
 0::/a | - - - - - - - cgroup2 - - | a/memory.max=4096 | none
 0::/a | 31 23 0:28 \\ \\9 rw - cgroup2 c rw | a/memory.max=4096 | none
+0::/a | 31 23 0:28 / /sys/fs/cgroup/my\\040groups\\134 rw - cgroup2 c rw | my groups\\/a/memory.max=4096 | 4096 memory.max of /my groups\\/a
 0::/a | 2 | a/memory.max=TORN | none
 0::/a | 2 | a/memory.max=TORNmax | none
 0::/a | 2 | a/memory.max=-1 | none
@@ -103,7 +104,7 @@ TORN | 2 | a/memory.max=4096 | none
 /// The lowest limit on the way up holds, of equal ones the nearest. Version 1 inherits limits where the hierarchy is used, and
 /// tells of those above the visible root. Of a hybrid system the hierarchy with the controller counts. A container sees its
 /// own group at the mount: of a namespace of its own, or as the part of the system's that the mount shows. Paths that leave
-/// the namespace are followed as far as they are known. Garbage gives no limit.
+/// the namespace are followed as far as they are known. Letters of a mount's path may be escaped. Garbage gives no limit.
 #[test]
 fn the_limit_of_each_system_is_found() {
     let unified = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
@@ -134,16 +135,6 @@ fn the_limit_of_each_system_is_found() {
         assert_eq!(found.replace("//", "/"), limit, "{system}");
     }
     assert_eq!(group_below(Path::new("/nonexistent")), None);
-}
-
-#[test]
-fn mount_points_with_escaped_letters_are_found() {
-    let tree = Tree::new(
-        "0::/a\n",
-        "31 23 0:28 / /my\\040groups\\134 rw - cgroup2 c rw\n",
-    );
-    tree.file("my groups\\/a/memory.max", "4096\n");
-    assert_eq!(tree.found(), "4096 memory.max of /my groups\\/a");
 }
 
 #[test]

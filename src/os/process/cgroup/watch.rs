@@ -353,18 +353,8 @@ mod tests {
     fn what_is_no_number_or_was_cut_off_is_none() {
         assert_eq!(field(b"anon 1000\nshmem 4", b"shmem"), None);
         assert_eq!(field(b"anon_thp 1\nanon 2\n", b"anon"), Some(2));
-        for text in [
-            &b""[..],
-            b"\n",
-            b"anon\n",
-            b"anon 1000",
-            b"anon \n",
-            b"anon -1\n",
-            b"anon 1 2\n",
-            b"anon 18446744073709551616\n",
-            b"anon 1\0\n",
-            b"\xff\xfe\n\n\n",
-        ] {
+        let texts = b"|\n|anon\n|anon 1000|anon \n|anon -1\n|anon 1 2\n|anon 18446744073709551616\n|anon 1\0\n|\xff\xfe\n\n\n";
+        for text in texts.split(|&byte| byte == b'|') {
             assert_eq!(field(text, b"anon"), None, "{text:?}");
             assert_eq!(charged_v2(text), None, "{text:?}");
             assert_eq!(charged_v1(text), None, "{text:?}");
