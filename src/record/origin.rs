@@ -23,11 +23,12 @@ pub fn is_hosts(file: &str) -> bool {
     file == HOSTS_FILE
 }
 
-/// Whether a file is of the standard library: below a folder such as `lib/python3.11`.
+/// Whether a file is of the standard library: below a folder such as `lib/python3.11`, or `lib/python3.13t` without a GIL.
 fn is_standard(file: &str) -> bool {
     LIBRARIES.iter().any(|folder| {
         file.split_once(folder).is_some_and(|(_, rest)| {
             let minor = rest.split('/').next().unwrap_or_default();
+            let minor = minor.strip_suffix('t').unwrap_or(minor);
             rest.contains('/') && minor.bytes().all(|byte| byte.is_ascii_digit())
         })
     })
@@ -52,8 +53,8 @@ mod tests {
     #[test]
     fn files_of_packages_and_of_the_standard_library_are_not_the_users() {
         let others = "/venv/lib/python3.11/site-packages/pandas/core/frame.py|/usr/lib/python3/dist-packages/yaml/__init__.py|\
-            /usr/lib/python3.11/json/decoder.py|/usr/lib64/python3.9/json/decoder.py|<frozen importlib._bootstrap>|\
-            <__array_function__ internals>|<pyhost>/tracking.py";
+            /usr/lib/python3.11/json/decoder.py|/usr/lib64/python3.9/json/decoder.py|/opt/lib/python3.13t/json/decoder.py|\
+            <frozen importlib._bootstrap>|<__array_function__ internals>|<pyhost>/tracking.py";
         let users = "/home/me/job.py|job.py|<string>|/lib/python3.11|/opt/lib/python3.x/a.py";
         for (files, are_users) in [(others, false), (users, true)] {
             for file in files.split('|') {
