@@ -249,16 +249,18 @@ fn begin_observation(gil: Gil<'_>, options: &mut Options, allocators: &Allocator
     cap_errors::deliver(gil, budgets::another_pays, first_refusal, end);
     exit_report::watch_peak(gil);
     live::lines::python_started();
-    if !options.caps.hard.0.is_empty() || options.region.is_some() {
+    let is_capped = !options.caps.hard.0.is_empty() || options.region.is_some();
+    if is_capped {
         process::loaded::load_unwinder();
-        if let Some(why) = unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED) {
-            notice(format_args!("--cap, --region: {why}"));
-        }
         cap_errors::prepare_errors(gil);
     }
     at_exhausted::plan(options.given.at_exhausted.take());
     caps::measure_maps_by(|| mapped::resident_of(mapped::COUNTED), mapped::purge);
     caps::start(&options.caps, heap::slot())?;
+    let unsafe_caps = || unsafe_caps(interpreter::version(), cpython::IS_FREE_THREADED);
+    if let Some(why) = is_capped.then(unsafe_caps).flatten() {
+        notice(format_args!("--cap, --region: {why}"));
+    }
     if caps::is_in_tree() {
         watch_forks(gil, caps::refuses_fork);
     }
