@@ -89,9 +89,9 @@ class Environment:
         self.folder, self.wheelhouse, self.emulated = folder, arguments.wheelhouse, arguments.emulated
         self.python = folder / "bin" / "python"
         run([python, "-m", "venv", folder])
-        self.version = said([self.python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-        tag = "cp" + self.version.replace(".", "")
-        name = f"pyhost-*-{tag}-{tag}-{SYSTEM}_*_{os.uname().machine}.whl"
+        self.version = make.minor_of(self.python)
+        tag = self.version.replace(".", "")  # 313t without a GIL
+        name = f"pyhost-*-cp{tag.rstrip('t')}-cp{tag}-{SYSTEM}_*_{os.uname().machine}.whl"
         wheels = sorted((ROOT / "target" / "wheels").glob(name))
         if not wheels:
             raise SystemExit(f"run.py: there is no wheel for {self.version}; expected 'tools/build-wheels {python}' first")

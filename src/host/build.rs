@@ -262,7 +262,7 @@ fn printed_by(config: &pyo3_build_config::InterpreterConfig, code: &str) -> Opti
 }
 
 /// Says which form of the host was made if the interpreter does not use the libpython that the host is linked with,
-/// but has a copy of its own, as Debian's has: calls within it are direct. A free-threaded one cannot have a host inside.
+/// but has a copy of its own, as Debian's has: calls within it are direct. A host inside a free-threaded one of this kind was not tried.
 fn tell_of_the_other_form(config: &pyo3_build_config::InterpreterConfig) {
     let code = "import sys, sysconfig; print(sys.executable); \
                 print('libpython' in open('/proc/self/maps').read() or bool(sysconfig.get_config_var('Py_GIL_DISABLED')))";

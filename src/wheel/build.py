@@ -36,7 +36,7 @@ class Host(BuildHookInterface):
         glibc = max(map(newest_glibc, [*scripts, library]))
         system = f"manylinux_2_{max(OLDEST_GLIBC, glibc)}" if glibc else MUSL  # musl's symbols have no versions
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp{tag}-cp{tag}-{system}_{machine(library)}"
+        build_data["tag"] = f"cp{tag.rstrip('t')}-cp{tag}-{system}_{machine(library)}"
         build_data["shared_scripts"] = {str(script): script.name for script in scripts}
         build_data["shared_data"] = {str(library): "lib/pyhost/libpyhost.so"}
 
