@@ -1,5 +1,6 @@
 //! CPython's debug hooks over the host's allocators catch what they catch over CPython's own.
 
+use crate::free_threaded::{NO_OWN_DEBUG_HOOKS, is_free_threaded};
 use crate::host::{ALLOCATORS, Outcome, Run, compile, script, version};
 use crate::native_stacks;
 use crate::skipping::skipped;
@@ -89,6 +90,9 @@ fn said(outcome: &Outcome) -> Vec<&str> {
 
 #[test]
 fn a_double_free_names_the_block_and_both_lines() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let outcome = bug("double-free");
     assert_eq!(outcome.code(), 134, "{outcome:#?}");
     let [line] = said(&outcome)[..] else {
@@ -120,6 +124,9 @@ fn fresh_and_freed_memory_is_filled() {
 
 #[test]
 fn a_write_after_free_is_found_at_the_end() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let outcome = bug("write-after-free");
     assert_eq!(outcome.code(), 134, "{outcome:#?}");
     let [line] = said(&outcome)[..] else {
@@ -138,6 +145,9 @@ fn a_write_after_free_is_found_at_the_end() {
 
 #[test]
 fn a_write_after_free_is_found_when_the_block_leaves_the_quarantine() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let code = "import ctypes, os
 block = ctypes.CDLL(None).malloc
 block.restype = ctypes.c_void_p
@@ -161,6 +171,9 @@ os._exit(0)";
 
 #[test]
 fn check_heap_gives_a_line_for_each_damaged_block() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let code = "import ctypes, pyhost
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p
@@ -281,6 +294,9 @@ print('done')";
 
 #[test]
 fn a_record_that_was_written_over_is_found_at_the_end() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     for code in ["p = malloc(100)", "p = malloc(100); free(p)"] {
         let code = format!("{ALLOCATORS}{code}; ctypes.memset(p - 64, 0, 64)");
         let outcome = Run::host().args(["--debug-hooks", "-c", &code]).run();
@@ -292,6 +308,9 @@ fn a_record_that_was_written_over_is_found_at_the_end() {
 
 #[test]
 fn the_quarantine_gives_way_and_great_alignments_are_served() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let code = "for _ in range(50): block = bytearray(8_000_000); block = None
 print('ok')";
     for bound in [&["--region", "48M"][..], &["--cap", "48M"]] {
@@ -312,6 +331,9 @@ print('ok')"
 
 #[test]
 fn what_is_right_is_not_reported_at_the_end() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     // Blocks of no bytes that a pointer leads to, and children that libc's handlers of a fork know nothing of, made
     // while another thread allocates. They run no bytecode, which could wait for the GIL.
     let code = format!(
@@ -345,6 +367,9 @@ print('ok')",
 /// The processor does not tell the address of such a fault.
 #[test]
 fn a_fault_by_a_pointer_of_fill_bytes_says_what_the_memory_was() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     if !cfg!(target_arch = "x86_64") {
         return skipped("the registers of a fault are read on x86-64 only");
     }
@@ -400,6 +425,9 @@ ctypes.string_at(16, 1)";
 
 #[test]
 fn bytes_written_before_a_block_of_pythons_are_counted_whichever_pads_they_hit() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     // Offset, length, and how far in front the first of them is. CPython's own line follows.
     for (offset, length, count) in [
         (-1, 1, 1),
@@ -437,6 +465,9 @@ fn bytes_written_before_a_block_of_pythons_are_counted_whichever_pads_they_hit()
 
 #[test]
 fn the_first_byte_that_was_written_to_a_freed_block_is_named() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     for (offset, length, byte, fill) in [
         (3, 1, 3, "0xdd"),
         (16, 10, 16, "0xfd"),
@@ -455,6 +486,9 @@ fn the_first_byte_that_was_written_to_a_freed_block_is_named() {
 /// The block that was written past its end is named, and not its neighbour.
 #[test]
 fn a_long_overflow_names_its_own_block() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let code = format!(
         "{ALLOCATORS}blocks = sorted(malloc(32) for _ in range(200))
 first = next(a for a, b in zip(blocks, blocks[1:]) if b - a < 200)

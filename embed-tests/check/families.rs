@@ -1,5 +1,6 @@
 //! C++'s operators new and delete are families of their own where blocks are checked, and nobody's elsewhere.
 
+use crate::free_threaded::{NO_OWN_DEBUG_HOOKS, is_free_threaded};
 use crate::host::{Outcome, Run, compile};
 use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,9 @@ print('went on')"
 
 #[test]
 fn a_block_that_another_family_frees_is_named_by_the_function_that_made_it() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let Some(library) = library("families", &[]) else {
         return;
     };
@@ -155,6 +159,9 @@ print('done')",
 
 #[test]
 fn a_preloaded_runtime_is_told_and_left_alone() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let Some(library) = library("preloaded-families", &[]) else {
         return;
     };

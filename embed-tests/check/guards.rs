@@ -1,6 +1,7 @@
 //! Guard pages: what they catch, and that correct programs run on unchanged.
 
 use crate::environments::newest_numpy;
+use crate::free_threaded::{NO_SMALL_GUARDS, is_free_threaded};
 use crate::host::{ALLOCATORS, Outcome, Run, compile, executable, of_bytearray, script, stock};
 use crate::skipping::skipped;
 
@@ -43,6 +44,9 @@ fn without_place(line: &str) -> String {
 
 #[test]
 fn a_write_past_the_end_dies_at_once_with_account_and_size() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     for (name, account) in [
         ("bytes", "obj"),
         ("bytearray", of_bytearray()),
@@ -64,6 +68,9 @@ fn a_write_past_the_end_dies_at_once_with_account_and_size() {
 
 #[test]
 fn a_write_past_the_end_of_an_array_names_the_line_that_made_it() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let environment = newest_numpy();
     for allocator in ["mimalloc", "pool", "bfc", "system"] {
         let outcome = environment
@@ -87,6 +94,9 @@ fn a_write_past_the_end_of_an_array_names_the_line_that_made_it() {
 
 #[test]
 fn reads_writes_before_the_start_and_uses_after_free_are_told() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     for (name, line) in [
         (
             "read",
@@ -109,6 +119,9 @@ fn reads_writes_before_the_start_and_uses_after_free_are_told() {
 
 #[test]
 fn free_sees_what_no_page_can() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     for (name, part) in [
         (
             "slack",
@@ -140,6 +153,9 @@ fn free_sees_what_no_page_can() {
 
 #[test]
 fn faulthandlers_traceback_and_the_report_are_still_written() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let line = "pyhost: write 16 bytes past the end of a block of 8033 bytes of the account obj";
     // Enabled before the host's handler is in place, and after.
     for (options, name) in [
@@ -170,6 +186,9 @@ fn faulthandlers_traceback_and_the_report_are_still_written() {
 
 #[test]
 fn a_handler_of_the_scripts_own_takes_the_signal() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = "import os, signal
 signal.signal(signal.SIGSEGV, lambda *_: print('caught'))
 os.kill(os.getpid(), signal.SIGSEGV)";
@@ -279,6 +298,9 @@ print('done')";
 
 #[test]
 fn one_of_every_n_large_enough_is_guarded_also_in_children() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = "import pyhost, subprocess, sys
 code = '''import pyhost
 def guarded():
@@ -310,6 +332,9 @@ fn without_the_option_nothing_is_guarded() {
 
 #[test]
 fn small_blocks_are_guarded_where_min_says_so() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     // Of other processors the line says `access`.
     for (code, expected) in [
         (
@@ -362,6 +387,9 @@ fn small_blocks_are_guarded_where_min_says_so() {
 /// No page protects them: an alignment of 16 leaves them behind a block, and CPython's hooks have pads there.
 #[test]
 fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     for (take, options, written, line) in [
         (
             "malloc",
@@ -401,6 +429,9 @@ fn bytes_written_behind_a_block_that_is_kept_are_found_at_the_end() {
 
 #[test]
 fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     for (call, function) in [
         ("give(malloc(41))", "PyMem_Free()"),
         ("free(take(41))", "free()"),
@@ -428,6 +459,9 @@ fn a_guarded_block_of_another_family_is_told_under_the_hooks() {
 
 #[test]
 fn correct_programs_run_with_small_blocks_guarded() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = "import json, pyhost, sys, threading
 def work():
     for turn in range(5):
@@ -476,6 +510,9 @@ fn a_library_that_asks_for_nothing_is_told() {
 
 #[test]
 fn what_a_library_asks_for_is_guarded_alone() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     if let Some(reason) = crate::native_stacks::reason() {
         return skipped(reason);
     }
@@ -526,6 +563,9 @@ c.peek(b, 40, 1)",
 
 #[test]
 fn blocks_of_a_library_keep_the_alignment_of_malloc_unless_another_is_asked_for() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let path = crate::native_stacks::extension(&["-g"]);
     let aligned = |guard: &str| {
         let code = format!(
@@ -543,6 +583,9 @@ print({{c.allocate('native', size) % 16 for size in range(16, 200)}} == {{0}})",
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn code_that_needs_the_alignment_of_malloc_is_told_which_option_took_it() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     // movaps (%rdi), %xmm0; ret
     let code = format!(
         "{ALLOCATORS}import mmap
@@ -569,6 +612,9 @@ fn without_marks(arguments: &[&str]) -> Run {
 
 #[test]
 fn the_hooks_with_guards_find_a_read_of_the_first_byte_past_any_size() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let [all, unaligned] = ["--guard=min=1,every=1", "--guard=min=1,every=1,align=1"];
     for (allocate, account, size, guard) in [
         ("malloc", "native", 1, all),
@@ -598,6 +644,9 @@ ctypes.string_at(p, {size} + 1)"
 /// They have to end the process, as CPython's hooks do: the thread may not touch the block.
 #[test]
 fn the_hooks_with_guards_end_a_process_that_frees_without_the_gil() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = format!(
         "{ALLOCATORS}block = take(40); ctypes.CDLL(None).PyMem_Free(ctypes.c_void_p(block))"
     );
@@ -620,6 +669,9 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 7)())"
 
 #[test]
 fn more_live_blocks_than_the_system_maps_are_served_unguarded() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = "import pyhost
 kept = [bytes(1500) for _ in range(60000)]
 figures = pyhost.memory_stats()['guards']

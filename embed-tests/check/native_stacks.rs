@@ -1,6 +1,7 @@
 //! The native calls behind a line about a block: of its allocation, of its free, and of what has found it.
 
 use crate::environments::newest_numpy;
+use crate::free_threaded::{NO_OWN_DEBUG_HOOKS, is_free_threaded};
 use crate::host::{Outcome, PYHOSTCTL, Run, compile, host_alone, stock};
 use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,10 @@ pub fn reason() -> Option<&'static str> {
 fn run(host: Run, options: &[&str], extension: &Path, code: &str) -> Option<Outcome> {
     if let Some(reason) = reason() {
         skipped(reason);
+        return None;
+    }
+    if options.contains(&"--debug-hooks") && is_free_threaded() {
+        skipped(NO_OWN_DEBUG_HOOKS);
         return None;
     }
     let code = format!("import heap_bugs as c\n{code}");

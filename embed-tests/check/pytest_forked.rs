@@ -1,9 +1,11 @@
 //! Tests that the pytest plugin runs in forked children: one that ends its process fails alone, with the host's lines.
 
 use crate::environments::development;
+use crate::free_threaded::{NO_OWN_DEBUG_HOOKS, NO_SMALL_GUARDS, is_free_threaded};
 use crate::host::{Outcome, Run, folder};
 use crate::native_stacks::{extension, reason};
 use crate::pytest_plugin::{PYTEST, endings, section};
+use crate::skipping::skipped;
 use std::path::{Path, PathBuf};
 
 /// A folder with one file of tests.
@@ -90,6 +92,9 @@ const SAID: [&str; 9] = [
 
 #[test]
 fn a_forked_test_that_damages_the_heap_fails_alone_with_the_hosts_lines() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let place = suite("forked", BUGS);
     let run = |arguments: &[&str]| {
         let module = extension(&["-g"]);
@@ -129,6 +134,9 @@ fn a_forked_test_that_damages_the_heap_fails_alone_with_the_hosts_lines() {
 
 #[test]
 fn a_forked_test_that_touches_a_guard_page_fails_alone_with_the_hosts_lines() {
+    if is_free_threaded() {
+        return skipped(NO_SMALL_GUARDS);
+    }
     let code = "import heap_bugs as c
 def test_reads_past_the_end(): c.peek(c.allocate('native', 48), 48, 1)
 def test_is_sound(): c.release('native', c.allocate('native', 48))
@@ -152,6 +160,9 @@ def test_is_sound(): c.release('native', c.allocate('native', 48))
 
 #[test]
 fn one_run_finds_leaks_damage_and_limits() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let guide = include_str!("../../docs/python.md");
     let (_, line) = guide
         .split_once("One run does leaks, damage and limits: `pyhost ")

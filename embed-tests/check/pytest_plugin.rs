@@ -2,6 +2,7 @@
 //! the totals of all workers, and a baseline's way there and back.
 
 use crate::environments::{development, named, pinned};
+use crate::free_threaded::{NO_OWN_DEBUG_HOOKS, is_free_threaded};
 use crate::host::{Outcome, Run, folder, script, version};
 use crate::skipping::skipped;
 use std::collections::BTreeMap;
@@ -660,6 +661,9 @@ fn what_pytest_memray_takes_around_a_test_is_not_the_tests_and_a_line_names_it()
 
 #[test]
 fn tests_that_damage_the_heap_fail_where_it_is_looked_at() {
+    if is_free_threaded() {
+        return skipped(NO_OWN_DEBUG_HOOKS);
+    }
     let place = folder("damage");
     let code = "import ctypes, pytest, unittest
 malloc = ctypes.CDLL(None).malloc

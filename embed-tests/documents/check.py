@@ -243,10 +243,14 @@ def main():
     arguments = parser.parse_args()
     found = (path for folder in ("docs", "devices") for path in (ROOT / folder).rglob("*.md"))
     names = arguments.documents or ["README.md", *sorted(str(path.relative_to(ROOT)) for path in found)]
-    version = subprocess.run([arguments.pyhost, "-I", "-c", "import sys; print(*sys.version_info[:2])"],
+    version = subprocess.run([arguments.pyhost, "-I", "-c", "import sys; print(*sys.version_info[:2], 't' in sys.abiflags)"],
                              capture_output=True, text=True, check=True).stdout.split()
+    is_free_threaded = version.pop() == "True"
     compares = tuple(map(int, version)) == SHOWN
     blocks = [block for name in names for block in blocks_of(name, (ROOT / name).read_text())]
+    for block in blocks:
+        if is_free_threaded and "pyhost.budget(" in block.text:
+            block.skip = block.skip or "there is no budget without a GIL"
     skipped = [block for block in blocks if block.skip]
     run = [block for block in blocks if not block.skip]
     machine = Machine(arguments.pyhost, arguments.pyhostctl, arguments.packages)

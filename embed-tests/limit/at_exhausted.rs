@@ -1,5 +1,6 @@
 //! The command of `--at-exhausted`.
 
+use crate::free_threaded::said;
 use crate::host::{PYHOST, Run, folder};
 use crate::skipping::skipped;
 use serde_json::Value;
@@ -142,7 +143,7 @@ exec \"$0\" --cap 48M --at-exhausted 'echo told >&2' -c 'import sys; sys.stderr.
     }
     assert_eq!(outcome.code(), 0, "{outcome:#?}");
     assert_eq!(
-        outcome.stderr,
+        said(&outcome),
         "pyhost: --at-exhausted: /bin/sh cannot be run (Permission denied); no command will be started\nbegins\n"
     );
 }

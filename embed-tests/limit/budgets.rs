@@ -1,7 +1,11 @@
 //! Budgets of units of work: see `embed-tests/budgets` for many units and servers.
 
 use crate::expected::plain_package;
+use crate::free_threaded::is_free_threaded;
 use crate::host::{Run, script};
+use crate::skipping::skipped;
+
+const NO_BUDGETS: &str = "there is no budget without a GIL";
 
 /// Runs the cases of `scripts/budgets.py` with options.
 fn cases(options: &[&str]) {
@@ -11,17 +15,26 @@ fn cases(options: &[&str]) {
 
 #[test]
 fn a_unit_that_takes_more_than_its_budget_gets_an_error_and_nobody_else() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     cases(&[]);
 }
 
 #[test]
 fn budgets_and_sampled_lines_have_intervals_of_their_own() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     cases(&["--lines=256K"]);
     cases(&["--lines=4K"]);
 }
 
 #[test]
 fn where_no_request_is_refused_the_main_thread_has_its_error() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     let code = "import pyhost
 with pyhost.budget('4M') as unit:
     kept = []
@@ -41,11 +54,17 @@ print(3_000 < len(kept) < 6_000 or len(kept), unit.refused)";
 
 #[test]
 fn budgets_hold_below_a_cap() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     cases(&["--cap", "400M"]);
 }
 
 #[test]
 fn below_a_cap_the_unit_that_has_most_gets_the_error() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     for kind in ["tasks", "threads"] {
         let run = Run::host().args(["--cap", "96M"]);
         let outcome = run.arg(script("who_pays.py")).arg(kind).ok();
@@ -60,6 +79,9 @@ fn below_a_cap_the_unit_that_has_most_gets_the_error() {
 
 #[test]
 fn a_unit_does_not_pay_for_a_shortage_that_is_over() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     let code = "import asyncio, pyhost
 ballast, is_over = [bytes(2000) for _ in range(22_000)], asyncio.Event()
 async def greedy():
@@ -84,6 +106,9 @@ asyncio.run(both())";
 
 #[test]
 fn a_report_without_lines_stays_without_them() {
+    if is_free_threaded() {
+        return skipped(NO_BUDGETS);
+    }
     let code = "import pyhost
 with pyhost.budget('64M') as budget:
     kept = ['%d' % number for number in range(100_000)]

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::environments::newest_numpy;
+use crate::free_threaded::{NO_REGION, is_free_threaded};
 use crate::host::{
     Outcome, PYHOST, Run, figure, folder, joined, script, stock, too_small_for_5_gib, version,
 };
@@ -110,6 +111,9 @@ fn check_hog(kind: &str, size: &str, stacks: i64, packages: Option<&Path>) {
 
 #[test]
 fn hogs_of_python_objects_are_refused_within_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for kind in ["objects", "dicts", "byte_strings", "one_bytearray", "mixed"] {
         check_hog(kind, "24M", 0, None);
         check_hog(kind, "64M", 0, None);
@@ -118,6 +122,9 @@ fn hogs_of_python_objects_are_refused_within_the_region() {
 
 #[test]
 fn hogs_of_strings_and_of_the_stack_are_refused_within_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     check_hog("strings", "24M", 0, None);
     check_hog("strings", "64M", 0, None);
     // Before 3.11 each call of Python's is one of C's: the stack would end first.
@@ -128,6 +135,9 @@ fn hogs_of_strings_and_of_the_stack_are_refused_within_the_region() {
 
 #[test]
 fn hogs_of_native_memory_are_refused_within_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for kind in ["sqlite", "native"] {
         check_hog(kind, "24M", 0, None);
         check_hog(kind, "64M", 0, None);
@@ -136,6 +146,9 @@ fn hogs_of_native_memory_are_refused_within_the_region() {
 
 #[test]
 fn hogs_of_arrays_are_refused_within_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let environment = newest_numpy();
     for size in ["32M", "64M"] {
         check_hog("arrays", size, 8 * MIB, Some(&environment.site_packages));
@@ -144,6 +157,9 @@ fn hogs_of_arrays_are_refused_within_the_region() {
 
 #[test]
 fn threads_that_hog_are_refused_within_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for size in ["24M", "64M"] {
         check_hog("threads", size, 8 * MIB, None);
     }
@@ -151,6 +167,9 @@ fn threads_that_hog_are_refused_within_the_region() {
 
 #[test]
 fn threads_that_start_while_there_is_no_memory_do_no_harm() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for size in ["24M", "64M"] {
         check_hog("new_threads", size, 64 * MIB, None);
     }
@@ -158,6 +177,9 @@ fn threads_that_start_while_there_is_no_memory_do_no_harm() {
 
 #[test]
 fn an_error_that_nobody_handles_ends_the_script_as_others_do() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "keep = []
 while True:
     keep.append(bytes(1000))";
@@ -169,6 +191,9 @@ while True:
 
 #[test]
 fn a_request_that_can_never_fit_fails_at_once() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import pyhost
 try:
     bytearray(1 << 40)
@@ -180,6 +205,9 @@ except MemoryError:
 
 #[test]
 fn all_memory_of_the_heaps_lies_in_the_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import ctypes, pyhost
 malloc = ctypes.CDLL(None).malloc
 malloc.restype = ctypes.c_void_p
@@ -202,6 +230,9 @@ print(len(found), '[heap]' in open('/proc/self/maps').read())";
 
 #[test]
 fn the_region_is_reported() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let run = Run::host().args(["--region", "24M", "-c", "import pyhost"]);
     let (_, report) = run.reported();
     let region = &report["region"];
@@ -231,6 +262,9 @@ fn too_small(bytes: i64) -> String {
 
 #[test]
 fn a_region_that_is_too_small_for_python_is_told_in_a_line() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let folder = folder("site");
     let hog = "keep = [bytes(1 << 20) for _ in range(40)]\n";
     std::fs::write(folder.join("sitecustomize.py"), hog).unwrap();
@@ -248,6 +282,9 @@ fn a_region_that_is_too_small_for_python_is_told_in_a_line() {
 
 #[test]
 fn python_starts_in_16_mib_and_below_that_starts_or_says_so() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for size in 8..=16 {
         let outcome = Run::host()
             .args(["--region", &format!("{size}M"), "-I", "-S", "-c", ""])
@@ -265,6 +302,9 @@ fn python_starts_in_16_mib_and_below_that_starts_or_says_so() {
 
 #[test]
 fn children_have_a_region_of_their_own() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import os, pyhost, subprocess, sys
 region = lambda: pyhost.memory_stats()['region']
 ask = 'import pyhost; print(pyhost.memory_stats()[\"region\"][\"size_bytes\"])'
@@ -287,6 +327,9 @@ print(os.waitpid(child, 0)[1], region()['committed_bytes'] - before < 1 << 20)";
 
 #[test]
 fn a_locked_region_is_locked_as_far_as_it_is_committed() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import os, pyhost, subprocess, sys
 def locked():
     for line in open('/proc/self/status'):
@@ -319,6 +362,9 @@ print(os.waitpid(child, 0)[1])";
 
 #[test]
 fn a_lock_that_the_system_refuses_is_told_in_a_line() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     const CAP_IPC_LOCK: libc::c_ulong = 14;
     let mut command = Command::new(PYHOST);
     command.args(["--region", "24M,lock", "-c", "print(1)"]);
@@ -348,6 +394,9 @@ fn a_lock_that_the_system_refuses_is_told_in_a_line() {
 
 #[test]
 fn huge_pages_back_the_region_and_count_in_full() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import pyhost
 keep = bytearray(b'x') * (20 << 20)
 region = pyhost.memory_stats()['region']
@@ -378,6 +427,9 @@ print(region['huge_pages'], region['committed_bytes'] % (2 << 20), advised > 0, 
 
 #[test]
 fn the_other_allocators_and_profiles_run_in_a_region() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for options in [
         "--allocator=pymalloc",
         "--malloc=plain",
@@ -403,6 +455,9 @@ fn the_other_allocators_and_profiles_run_in_a_region() {
 
 #[test]
 fn a_region_of_many_gibibytes_works() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     if let Some(reason) = too_small_for_5_gib() {
         return skipped(reason);
     }
@@ -419,6 +474,9 @@ print(pyhost.memory_stats()['process']['resident_bytes'] < 100 << 20)";
 
 #[test]
 fn a_service_stays_within_the_bounds() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed-tests/region/serve.py");
     let run = Run::program(stock()).arg(program).arg(PYHOST);
     let outcome = run.args(["--seconds", "3", "--requests", "150"]).run();
@@ -432,6 +490,9 @@ fn a_service_stays_within_the_bounds() {
 
 #[test]
 fn a_full_region_leaves_a_dossier_as_a_cap_does() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import pyhost
 kept = []
 try:
@@ -458,6 +519,9 @@ print(refusal['scope'], refusal['account'], refusal['size_bytes'], refusal['cap_
 
 #[test]
 fn a_server_that_fills_the_region_does_not_hang() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     for (arguments, size) in [
         (&["--region", "24M"][..], "500"),
         (&["--region", "24M"], "5000"),
@@ -482,6 +546,9 @@ fn a_server_that_fills_the_region_does_not_hang() {
 /// Every function of `import pyhost` in eight threads: an error is MemoryError, and none is the process's end.
 #[test]
 fn what_the_host_offers_does_not_end_a_process_whose_region_is_full() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let check = |arguments: &[&str], words: &[&str]| {
         let run = Run::host().args(arguments).arg(script("full_memory.py"));
         let outcome = run.args(words).run();
@@ -494,6 +561,9 @@ fn what_the_host_offers_does_not_end_a_process_whose_region_is_full() {
 
 #[test]
 fn no_thread_is_made_that_would_have_no_memory_for_its_first_steps() {
+    if is_free_threaded() {
+        return skipped(NO_REGION);
+    }
     let code = "import threading
 release, threads, kept, error = threading.Event(), [], [], None
 try:

@@ -1,8 +1,12 @@
 //! `--lines`: what the threads of a library take is given to the line that waits for them.
 
+use crate::free_threaded::is_free_threaded;
 use crate::host::{Run, compile, folder, joined, script, version};
+use crate::skipping::skipped;
 use serde_json::Value;
 use std::path::PathBuf;
+
+const WHO_WAITS: &str = "without a GIL nothing says which thread waits for a library's";
 
 fn library() -> PathBuf {
     compile("waited_for.c", "libwaited.so", &["-shared", "-fPIC"])
@@ -63,6 +67,9 @@ fn is_all(bytes: i64) -> bool {
 
 #[test]
 fn the_line_that_waits_has_what_the_thread_takes() {
+    if is_free_threaded() {
+        return skipped(WHO_WAITS);
+    }
     let code = "
 def computes(): lib.compute_with(100, 100_000, 0)
 def sleeps():
@@ -118,6 +125,9 @@ time.sleep(0.1)";
 
 #[test]
 fn of_two_that_wait_each_has_a_share_that_says_so() {
+    if is_free_threaded() {
+        return skipped(WHO_WAITS);
+    }
     let code = "
 threads = [threading.Thread(target=it) for it in (waits_for_blocks, waits_for_maps)]
 for thread in threads: thread.start()
@@ -137,6 +147,9 @@ for thread in threads: thread.join()";
 
 #[test]
 fn threads_that_run_python_do_not_wait() {
+    if is_free_threaded() {
+        return skipped(WHO_WAITS);
+    }
     let code = "
 is_over = False
 def runs():
@@ -155,6 +168,9 @@ for thread in threads: thread.join()";
 
 #[test]
 fn in_a_storm_of_calls_each_stack_is_of_one_thread() {
+    if is_free_threaded() {
+        return skipped(WHO_WAITS);
+    }
     let run = Run::host().args(["--lines=2K", "--malloc", "count", "--stats=off"]);
     let run = run.arg(script("waiting_storm.py")).arg(library()).arg("3");
     let outcome = run.ok();

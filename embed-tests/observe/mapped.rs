@@ -1,6 +1,8 @@
 //! The account `mapped`: what libraries map past malloc.
 
+use crate::free_threaded::{KEPT_BY_CPYTHON, is_free_threaded};
 use crate::host::{Run, compile, figure, machine_mebibytes, script};
+use crate::skipping::skipped;
 
 const CALLS: &str = "import mmap, pyhost
 def mapped(): return pyhost.memory_stats()['accounts']['mapped']['live_bytes']
@@ -265,6 +267,9 @@ except MemoryError as error:
 
 #[test]
 fn a_map_that_is_given_back_again_and_again_raises_one_error_at_most() {
+    if is_free_threaded() {
+        return skipped(KEPT_BY_CPYTHON);
+    }
     for first in (160..176).step_by(3) {
         let code = format!(
             "{CALLS}first = private({first} << 20)

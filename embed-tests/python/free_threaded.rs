@@ -3,12 +3,34 @@
 //!     tools/free-threaded cargo test -p pyhost --test embed -- free_threaded::
 
 use crate::exactness::run_script;
-use crate::host::{Run, figure, script};
+use crate::host::{Outcome, Run, figure, script};
 use crate::skipping::skipped;
+use std::sync::OnceLock;
+
+/// Why a test of what the heaps keep of freed objects is skipped.
+pub const KEPT_BY_CPYTHON: &str = "a free-threaded Python keeps freed objects on its own heap";
+/// Why a test of guard pages of objects or small blocks is skipped.
+pub const NO_SMALL_GUARDS: &str =
+    "a free-threaded Python has neither objects nor small blocks guarded";
+/// Why a test of `--region` is skipped.
+pub const NO_REGION: &str = "a free-threaded Python has no --region";
+/// Why a test of the types of live objects is skipped.
+pub const NO_TYPES: &str = "the types of a free-threaded Python's objects are not read";
+/// Why a test of the host's own debug hooks is skipped.
+pub const NO_OWN_DEBUG_HOOKS: &str = "a free-threaded Python has CPython's own debug hooks alone";
+/// The line at the start of a free-threaded Python with a cap.
+const CAP_MAY_CRASH: &str = "pyhost: --cap, --region: a free-threaded Python may crash when a list is refused its array; \
+                             expected one with a global interpreter lock\n";
 
 pub fn is_free_threaded() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
     let code = "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
-    Run::host().code(code).ok().stdout.trim() == "1"
+    *ANSWER.get_or_init(|| Run::host().code(code).ok().stdout.trim() == "1")
+}
+
+/// What a host with a cap has written to standard error beside the line about lists.
+pub fn said(outcome: &Outcome) -> String {
+    outcome.stderr.replace(CAP_MAY_CRASH, "")
 }
 
 /// Whether the Python under test can be run with these options: a free-threaded one has no region.

@@ -1,6 +1,7 @@
 //! Debuggers and profilers that take part in the process: gdb and what drives it, memray, Scalene.
 
 use crate::environments::{Environment, named, pins};
+use crate::free_threaded::is_free_threaded;
 use crate::host::{IS_INSIDE, PYHOST, Run, compile, executable, folder, script, stock, version};
 use crate::skipping::skipped;
 use std::io::{BufRead, BufReader, Read};
@@ -303,6 +304,9 @@ fn scalene_profiles_memory_as_under_python() {
 
 #[test]
 fn allocators_that_a_preloaded_library_put_in_place_of_cpythons_stay() {
+    if is_free_threaded() {
+        return skipped("a free-threaded Python crashes with objects of another allocator");
+    }
     let library = compile(
         "taking_allocator.c",
         "taking_allocator.so",

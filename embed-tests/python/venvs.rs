@@ -1,6 +1,7 @@
 //! Virtual environments, pip and pytest.
 
 use crate::environments::pinned;
+use crate::free_threaded::is_free_threaded;
 use crate::host::{IS_INSIDE, PYHOST, Run, folder, script, version};
 use crate::skipping::skipped;
 use std::os::unix::fs::symlink;
@@ -125,7 +126,8 @@ fn the_host_runs_in_the_active_environment_and_its_children_stay_hosted() {
         .arg(&path)
         .ok();
     let (major, minor) = version();
-    let packages = path.join(format!("lib/python{major}.{minor}/site-packages"));
+    let build = if is_free_threaded() { "t" } else { "" };
+    let packages = path.join(format!("lib/python{major}.{minor}{build}/site-packages"));
     std::fs::write(packages.join("only_here.py"), "").unwrap();
     let program = path.parent().unwrap().join("program.py");
     let text = format!(

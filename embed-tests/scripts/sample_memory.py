@@ -33,7 +33,7 @@ def test_below_its_limit():
 
 @pytest.mark.limit_memory("24 MB")
 def test_above_its_limit():
-    take(25)
+    take(26)
 
 
 @pytest.mark.limit_memory("24MiB", account="obj")

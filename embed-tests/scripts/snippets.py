@@ -12,6 +12,11 @@ import pyhost
 MIB = 1 << 20
 
 
+def words(verdict):
+    """Of the output, without the line of a free-threaded Python with a cap."""
+    return [word for line in verdict.output.splitlines() if not line.startswith("pyhost: --cap, --region: ") for word in line.split()]
+
+
 def values():
     assert pyhost.run("a = 20\na + 1").result == 21
     assert pyhost.run("[{'a': None}, 'é']").result == [{"a": None}, "é"]
@@ -19,7 +24,7 @@ def values():
     assert pyhost.run("a = 1").result is None
     verdict = pyhost.run("import sys\nprint('out')\nsys.stderr.write('err\\n')\nsys.argv, sys.stdin.read(), __name__")
     assert verdict.reason == "ok" and verdict.status == 0 and verdict.error is None, verdict
-    assert sorted(verdict.output.split()) == ["err", "out"] and verdict.result == [["-c"], "", "__main__"], verdict
+    assert sorted(words(verdict)) == ["err", "out"] and verdict.result == [["-c"], "", "__main__"], verdict
     assert 4 * MIB < verdict.peak_bytes < 100 * MIB and 0 < verdict.seconds < 10, verdict
     json.dumps(verdict._asdict())
     verdict = pyhost.run("rows = [str(n) for n in range(100_000)]")
@@ -65,7 +70,7 @@ for _ in range(4):
     children.append(subprocess.Popen([sys.executable, "-c", code], **pipes))
     print(children[-1].stdout.readline().decode())
 [child.communicate(b"\\n") for child in children] and None""", cap="100M", seconds=60)
-    assert verdict.reason == "ok" and verdict.output.split() == ["kept", "kept"], verdict
+    assert verdict.reason == "ok" and words(verdict) == ["kept", "kept"], verdict
 
 
 def time_limit():
@@ -78,7 +83,7 @@ def time_limit():
 
 def output():
     verdict = pyhost.run("import sys\nfor _ in range(4000):\n    sys.stdout.write('x' * 1000)\n'y' * 3_000_000")
-    assert verdict.reason == "ok" and verdict.output == "x" * MIB and verdict.result == "'" + "y" * (MIB - 1), verdict.reason
+    assert verdict.reason == "ok" and len(verdict.output) == MIB and set(verdict.output[1000:]) == {"x"} and verdict.result == "'" + "y" * (MIB - 1), verdict.reason
     verdict = pyhost.run("while True:\n    print('flood')", seconds=4)
     assert verdict.reason == "time" and len(verdict.output) == MIB, verdict.reason
 
