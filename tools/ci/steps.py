@@ -123,7 +123,7 @@ def on_free_threaded(first):
     yield Step("build on 3.13t", ["tools/free-threaded", "bash", "-euc", 'CARGO_TARGET_DIR=$1 cargo build --release --quiet\n'
                                   'install -D -t "$2" "$1"/release/pyhost{,ctl}', "bash", folder, f"{target}/release"],
                needs=("a free-threaded Python 3.13t", f"build on {first}"), seconds=70)
-    yield Step("tests on 3.13t, a slice", ["tools/test", "--built", f"{target}/release", "free_threaded::", "exactness::"],
+    yield Step("tests on 3.13t, a slice", ["tools/test", "--built", f"{target}/release", "free_threaded::", "exactness::", "leaks::a_lost"],
                needs=("build on 3.13t",), seconds=70, locks=DEBUG)
 
 
