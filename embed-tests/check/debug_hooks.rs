@@ -503,3 +503,20 @@ free(blocks[blocks.index(first) + 1])"
         && line.ends_with(", overwritten, and so the record of the next block");
     assert!(is_named, "{outcome:#?}");
 }
+
+#[test]
+fn where_another_allocator_has_the_blocks_a_line_says_that_cpythons_hooks_are_alone() {
+    for option in ["--malloc=plain", "--malloc=off", "--allocator=pymalloc"] {
+        let outcome = Run::host().args(["--debug-hooks", option]).code("pass");
+        let errors = outcome.ok().stderr;
+        let line = errors
+            .lines()
+            .find(|line| line.starts_with("pyhost: --debug-hooks: "));
+        assert!(
+            line.is_some_and(|it| it.ends_with(" CPython's own hooks alone")),
+            "{errors}"
+        );
+    }
+    let outcome = Run::host().arg("--malloc=off").env("PYTHONMALLOC", "debug");
+    assert_eq!(outcome.code("pass").ok().stderr, "");
+}

@@ -173,15 +173,19 @@ fn guarded_process() -> heap::guards::Process {
 /// Gives CPython and NumPy their allocators. Between pre-initialisation and initialisation.
 fn install(options: &Options, allocators: &Allocators) -> Result<()> {
     let (python, debug_hooks) = (allocators.python, allocators.debug_hooks);
-    let is_asked = options.asks_for_hooks();
-    let is_checked = is_asked && debug_hooks && python == Allocator::Mimalloc;
-    let can_check = native::mode() == Mode::Count && !cpython::IS_FREE_THREADED;
-    if is_checked && cpython::IS_FREE_THREADED {
+    let is_asked = options.asks_for_hooks() && debug_hooks;
+    let has_heaps = python == Allocator::Mimalloc && native::mode() == Mode::Count;
+    let can_check = has_heaps && !cpython::IS_FREE_THREADED;
+    if is_asked && !can_check {
+        let what = match cpython::IS_FREE_THREADED {
+            true => "a free-threaded Python has",
+            false => "blocks that are on another allocator (--allocator, --malloc) have",
+        };
         notice(format_args!(
-            "--debug-hooks: a free-threaded Python has CPython's own hooks alone"
+            "--debug-hooks: {what} CPython's own hooks alone"
         ));
     }
-    if is_checked && can_check && !heap::checked_blocks::start() {
+    if is_asked && can_check && !heap::checked_blocks::start() {
         return Err(Error::start(
             "no memory for the quarantine of --debug-hooks",
         ));
@@ -198,6 +202,7 @@ fn install(options: &Options, allocators: &Allocators) -> Result<()> {
         native::operators::start();
     }
     if cpython::IS_FREE_THREADED && options.leak_check != leaks::Scope::Off {
+        // The leak check says so if there is no room for it.
         heap::live_objects::start();
     }
     faults::start(&options.faults, native::inject);
