@@ -85,8 +85,8 @@ pub fn check(wanted: Option<u64>) -> Result<()> {
     match (wanted, heap::bounded_heap::size()) {
         (wanted, found) if wanted == found => Ok(()),
         (Some(size), _) => Err(Error::option(format!(
-            "--region: the system reserves no addresses for {} before all else is allocated; \
-             expected a size that it can reserve",
+            "--region: the system reserves no addresses for {}, eight times as many as it has bytes, before all \
+             else is allocated; expected a size that it can reserve (see ulimit -v)",
             Exact(size)
         ))),
         (None, _) => Err(Error::start("a region was reserved without --region")),
