@@ -53,13 +53,10 @@ fn explained(report: &Value) -> &Value {
     balance
 }
 
-/// What the size classes of an account should sum up to: its live bytes and blocks. Without a GIL `obj` has no classes.
+/// What the size classes of an account should sum up to: its live bytes and blocks.
 fn in_classes(report: &Value, account: &str) -> (i64, i64) {
     let live = |name| figure(report, account, name);
-    match account {
-        "obj" if is_free_threaded() => (0, 0),
-        _ => (live("live_bytes"), live("live_blocks")),
-    }
+    (live("live_bytes"), live("live_blocks"))
 }
 
 /// The sums of an account's size classes: live bytes and blocks.

@@ -1,7 +1,6 @@
 //! `--lines`: which lines of Python allocated, by samples.
 
 use crate::environments::newest_numpy;
-use crate::free_threaded::is_free_threaded;
 use crate::host::{PYHOST, PYHOSTCTL, Run, folder, joined, script, version};
 use crate::skipping::skipped;
 use serde_json::Value;
@@ -318,9 +317,7 @@ print('caught')";
     let outcome = Run::host()
         .args(["--lines=1", "--stats=off", "--leak-check", "-c", lost])
         .run();
-    // Without a GIL nothing is checked, as a line says.
-    let status = if is_free_threaded() { 0 } else { 23 };
-    assert_eq!(outcome.code(), status, "{outcome:#?}");
+    assert_eq!(outcome.code(), 23, "{outcome:#?}");
 
     let failing = "import pyhost\nkept = []\nfor _ in range(3000):\n    try: kept.append(bytes(900))\n    except MemoryError: pass";
     let (_, report) = Run::host()
