@@ -1,4 +1,4 @@
-"""Peaks against a script's own sum: exact for `mem` and `obj`, never low and within 1% or 64 KiB a thread for `raw`.
+"""Peaks against a script's own sum: exact for `mem` and `obj`, never low and within 1% and 72 KiB a thread for `raw`.
 
 Blocks are sized so that usable and requested bytes agree without debug hooks; with hooks only the bounds are checked.
 """
@@ -76,8 +76,8 @@ def in_turn():
     peak = pyhost.memory_stats()["accounts"]["mem"]["peak_bytes"]
     expected = start + (199 * 5 + 20) * SIZE
     limit = expected + (199 * 5 + 20) * 64 if DEBUG else expected
-    # Without a GIL each of five threads has a window of 8 KiB.
-    slack = 100_000 + (5 << 13) * FREE_THREADED
+    # Without a GIL each of five threads has a window.
+    slack = 100_000 + 5 * (72 << 10) * FREE_THREADED
     assert expected <= peak <= limit + slack, (peak, expected, peak - expected)
     for block in state["blocks"]:
         free(block)
