@@ -163,7 +163,7 @@ Each process has an Nth of them" {
         cap_share: Text<Share>, ""
     }
     "--recycle-at", "PYHOST_RECYCLE_AT", Form::Next("SIZE,..."), "\
-Ask for a new process above this many live bytes
+Replace the worker above this many live bytes
 Between two requests, once: if so much stays live after a garbage
 collection while the main thread waits for work, the process sends
 itself a signal, by which a server's worker ends and its master starts
