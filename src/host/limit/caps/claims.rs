@@ -106,17 +106,18 @@ fn claim_part(shares: &Shares<'_>, entry: usize) {
     raise(shares.claim(entry, 0, want, cap));
 }
 
-/// Frees what processes that have ended had. Returns whether there was one.
+/// Frees what processes that have ended had. Returns whether it has looked: another process may have freed it just before, so that
+/// what was refused is asked for again in any case.
 fn free_ended(shares: &Shares<'_>, own: usize, is_forced: bool) -> bool {
     let begin = clock::monotonic();
     if !is_forced && begin < tree::STATE.next_look.load(Relaxed) {
         return false;
     }
-    let is_any = shares.free_ended(own, runs);
+    shares.free_ended(own, runs);
     let end = clock::monotonic();
     let next = end + (end - begin) * PAUSE;
     tree::STATE.next_look.store(next, Relaxed);
-    is_any
+    true
 }
 
 /// Frees what processes of the tree that have ended had.
@@ -140,7 +141,7 @@ pub fn refuses_fork() -> bool {
     }
     let claim = || shares.claim(entry, LEAST_PART, LEAST_PART, shares.cap()) > 0;
     let frees = || free_ended(shares, entry, true);
-    let has_room = !shares.is_full() || frees();
+    let has_room = !shares.is_full() || frees() && !shares.is_full();
     let is_claimed = has_room && (claim() || frees() && claim());
     if !is_claimed {
         return true;
