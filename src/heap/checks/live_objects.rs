@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 const PART: usize = 32 << 20;
 /// Bytes between the addresses of two blocks at least.
 const GRAIN: usize = 8;
-/// How many parts are told apart, and how many where addresses are short (`ulimit -v`).
+/// The number of parts, and a smaller one for a process with few addresses (`ulimit -v`).
 const PARTS: [usize; 2] = [1 << 12, 1 << 6];
 
 /// Whether a block is younger than the mark.
@@ -62,7 +62,7 @@ fn place(address: usize) -> Option<(&'static Part, usize, u64)> {
     Some((part, grain / 64, 1 << (grain % 64)))
 }
 
-/// Notes that a block lives there: as old as those that the calling thread makes now, or as it was.
+/// Notes that a block lives there, if they are kept: as old as those that the calling thread makes now, or as it was.
 pub fn note(address: usize, age: Option<Age>) {
     let own = || match leak_mark::is_set() && !leak_mark::is_before() {
         true => Age::Younger,

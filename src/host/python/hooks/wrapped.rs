@@ -189,7 +189,9 @@ mod plain {
         let age = forgotten::<S>(pointer);
         let moved = original!(table, realloc(pointer, size));
         if moved.is_null() {
-            age.inspect(|_| live_objects::note(pointer.addr(), age));
+            if age.is_some() {
+                live_objects::note(pointer.addr(), age);
+            }
             sampling::put_back(Account::ALL[A], pointer.cast(), sample);
             LEDGER.count_failure(Account::ALL[A]);
         } else {
@@ -205,17 +207,15 @@ mod plain {
 
     /// Notes a block that was made, if live objects are kept.
     fn noted<const S: usize>(block: Pointer) {
-        if S == TO_BE_FOUND && live_objects::are_kept() {
+        if S == TO_BE_FOUND {
             live_objects::note(block.addr(), None);
         }
     }
 
     /// Notes that a block, or null, is no more.
     fn forgotten<const S: usize>(block: Pointer) -> Option<Age> {
-        let is_kept = S == TO_BE_FOUND && live_objects::are_kept() && !block.is_null();
-        is_kept
-            .then(|| live_objects::forget(block.addr()))
-            .flatten()
+        let address = (S == TO_BE_FOUND && !block.is_null()).then_some(block.addr());
+        address.and_then(live_objects::forget)
     }
 
     pub extern "C" fn free<const A: usize, const S: usize>(ctx: Pointer, pointer: Pointer) {
