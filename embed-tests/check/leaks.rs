@@ -3,7 +3,7 @@
 
 use crate::environments::newest_numpy;
 use crate::exactness::is_exact;
-use crate::free_threaded::is_free_threaded;
+use crate::free_threaded::{is_free_threaded, said};
 use crate::host::{Outcome, PYHOST, Run, compile, folder, script, stock, version};
 use crate::native_stacks;
 use crate::skipping::skipped;
@@ -73,15 +73,7 @@ fn groups(report: &Value) -> Vec<(String, i64, i64, String)> {
 }
 
 fn is_silent(outcome: &Outcome) -> bool {
-    outcome.code() == 0 && !text_of(outcome).contains("pyhost:")
-}
-
-/// What the host has printed, but for what it says of hooks and guards that a free-threaded Python has not.
-fn text_of(outcome: &Outcome) -> String {
-    let lines = outcome.stderr.split_inclusive('\n');
-    lines
-        .filter(|line| !line.contains(": a free-threaded Python has "))
-        .collect()
+    outcome.code() == 0 && !said(outcome).contains("pyhost:")
 }
 
 /// Usable bytes of `object()`.
@@ -589,7 +581,7 @@ fn what_the_loader_and_libc_keep_for_a_thread_is_no_leak() {
         let outcome = kept_elsewhere(options, 2, "library.lose(); library.touch()");
         assert_eq!(outcome.code(), LEAK, "{outcome:#?}");
         assert!(
-            text_of(&outcome).starts_with("pyhost: 2 blocks leaked, "),
+            said(&outcome).starts_with("pyhost: 2 blocks leaked, "),
             "{outcome:#?}"
         );
     }

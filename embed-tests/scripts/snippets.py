@@ -83,7 +83,10 @@ def time_limit():
 
 def output():
     verdict = pyhost.run("import sys\nfor _ in range(4000):\n    sys.stdout.write('x' * 1000)\n'y' * 3_000_000")
-    assert verdict.reason == "ok" and len(verdict.output) == MIB and set(verdict.output[1000:]) == {"x"} and verdict.result == "'" + "y" * (MIB - 1), verdict.reason
+    first, end, _ = verdict.output.partition("\n")  # of a free-threaded Python the line about caps
+    notice = first + end if first.startswith("pyhost: --cap, --region: ") else ""
+    assert verdict.output == (notice + "x" * MIB)[:MIB], verdict.output[:1000]
+    assert verdict.reason == "ok" and verdict.result == "'" + "y" * (MIB - 1), verdict.reason
     verdict = pyhost.run("while True:\n    print('flood')", seconds=4)
     assert verdict.reason == "time" and len(verdict.output) == MIB, verdict.reason
 
